@@ -1,0 +1,1 @@
+"""Use cases: one plain function each, `(tx, command) -> result`. None begins, commits or waits."""

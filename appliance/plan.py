@@ -1,0 +1,213 @@
+"""Plans as values: digests, entries, manifests, what differs between two of them.
+
+Pure: no clock, no random, no I/O.
+"""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from appliance.errors import Invalid
+
+Mode = Literal["file", "executable", "symlink"]
+MODES: tuple[Mode, ...] = ("file", "executable", "symlink")
+
+PATH_BYTES = 4096
+PART_BYTES = 255
+ENTRIES = 200_000
+BLOB_BYTES = 1 << 30
+SYMLINK_BYTES = 4096
+
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})\Z")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def digest_of(data: bytes) -> bytes:
+    """SHA-256 of `data`, 32 bytes."""
+    return hashlib.sha256(data).digest()
+
+
+def shown(digest: bytes) -> str:
+    """`sha256:<64 lower-case hex>`."""
+    return "sha256:" + digest.hex()
+
+
+def parse_digest(text: str) -> bytes:
+    """The 32 bytes of `sha256:<64 lower-case hex>`. Raises Invalid for any other spelling."""
+    found = _DIGEST.match(text)
+    if not found:
+        raise Invalid(
+            f"digest {text[:80]!r} is malformed", hint="a digest is 'sha256:' and 64 lower-case hexadecimal digits"
+        )
+    return bytes.fromhex(found[1])
+
+
+class Entry(msgspec.Struct, frozen=True, order=True):
+    """One line of a manifest. `size` in bytes; `digest` is 32 bytes; a symlink's blob is its target."""
+
+    path: str
+    mode: Mode
+    size: int
+    digest: bytes
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The full sorted list of entries, with its own digest. Make one with `manifest()`."""
+
+    entries: tuple[Entry, ...]
+    digest: bytes
+
+    @property
+    def bytes(self) -> int:
+        """Sum of the sizes of the entries."""
+        return sum(entry.size for entry in self.entries)
+
+
+def manifest(entries: Iterable[Entry]) -> Manifest:
+    """Sort, check and digest. Equal directories give equal digests: nothing but path, mode, size and content goes in.
+
+    Raises Invalid naming every offending path (the first twenty): see `problems`.
+    """
+    ordered = tuple(sorted(entries, key=_path_bytes))
+    found = problems(ordered)
+    if found:
+        more = f" (and {len(found) - 20} more)" if len(found) > 20 else ""
+        raise Invalid("; ".join(found[:20]) + more, hint="nothing was stored; mend these paths and push again")
+    hasher = hashlib.sha256(b"appliance manifest 1\n")
+    for entry in ordered:
+        hasher.update(f"{entry.mode} {entry.size} {entry.digest.hex()} {entry.path}\n".encode())
+    return Manifest(ordered, hasher.digest())
+
+
+def problems(ordered: tuple[Entry, ...]) -> list[str]:
+    """Everything wrong with a sorted list of entries, one sentence each; empty when it may become a manifest."""
+    found: list[str] = []
+    if len(ordered) > ENTRIES:
+        return [f"{len(ordered)} files are more than the {ENTRIES} a plan may have"]
+    seen: dict[str, str] = {}
+    parents: dict[str, str] = {}
+    for entry in ordered:
+        wrong = path_problem(entry.path)
+        if wrong:
+            found.append(f"{entry.path[:200]!r}: {wrong}")
+            continue
+        if entry.mode not in MODES:
+            found.append(f"{entry.path!r}: mode {entry.mode!r} is none of {', '.join(MODES)}")
+        if not 0 <= entry.size <= BLOB_BYTES:
+            found.append(f"{entry.path!r}: {entry.size} bytes is over the limit of {BLOB_BYTES} for one file")
+        folded = fold(entry.path)
+        if folded in seen:
+            same = "is there twice" if seen[folded] == entry.path else f"differs from {seen[folded]!r} in case or accents only"
+            found.append(f"{entry.path!r} {same}")
+        else:
+            seen[folded] = entry.path
+        slash = folded.rfind("/")
+        while slash > 0:
+            parents.setdefault(folded[:slash], entry.path)
+            slash = folded.rfind("/", 0, slash)
+    found += [f"{seen[folded]!r} is a file and {below!r} needs it to be a directory" for folded, below in parents.items() if folded in seen]
+    return found
+
+
+def fold(path: str) -> str:
+    """What must be unique in a plan: file systems that fold case or accents would lose one of two."""
+    return path if path.isascii() and path.islower() else unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+
+
+def path_problem(path: str) -> str | None:
+    """Why `path` cannot be in a plan, or None."""
+    if not path:
+        return "an empty path"
+    try:
+        raw = path.encode()
+    except UnicodeEncodeError:
+        return "the name is not valid UTF-8"
+    if len(raw) > PATH_BYTES:
+        return f"the path is longer than {PATH_BYTES} bytes"
+    if _CONTROL.search(path):
+        return "control characters are not allowed in a path"
+    if path[0] == "/":
+        return "the path is absolute"
+    for part in path.split("/"):
+        if part in ("", ".", ".."):
+            return "empty, '.' and '..' parts are not allowed"
+        if len(part.encode()) > PART_BYTES:
+            return f"a part of the path is longer than {PART_BYTES} bytes"
+    return None
+
+
+def symlink_problem(path: str, target: bytes) -> str | None:
+    """Why a symlink at `path` to `target` cannot be in a plan, or None: it must be relative and stay inside."""
+    try:
+        text = target.decode()
+    except UnicodeDecodeError:
+        return "the link's target is not valid UTF-8"
+    if not text or len(target) > SYMLINK_BYTES or _CONTROL.search(text):
+        return "the link's target is empty, too long or has control characters"
+    if text[0] == "/":
+        return f"the link points to the absolute path {text!r}"
+    depth = path.count("/")
+    for part in text.split("/"):
+        depth += -1 if part == ".." else 0 if part in ("", ".") else 1
+        if depth < 0:
+            return f"the link points outside the plan ({text!r})"
+    return None
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One difference between two manifests: `old` is None for an added path, `new` is None for a removed one."""
+
+    path: str
+    old: Entry | None
+    new: Entry | None
+
+    @property
+    def kind(self) -> Literal["added", "removed", "changed"]:
+        """What happened to the path."""
+        return "added" if self.old is None else "removed" if self.new is None else "changed"
+
+
+def diff(old: Iterable[Entry], new: Iterable[Entry]) -> list[Change]:
+    """The changes that turn `old` into `new`, sorted by path."""
+    before = {entry.path: entry for entry in old}
+    after = {entry.path: entry for entry in new}
+    paths = {path for path, entry in before.items() if after.get(path) != entry} | (after.keys() - before.keys())
+    return [Change(path, before.get(path), after.get(path)) for path in sorted(paths, key=str.encode)]
+
+
+class Switch(msgspec.Struct, frozen=True):
+    """One row of a plan's switch log."""
+
+    serial: int
+    version: int
+    back_to: int | None
+    forced: bool
+    commit: int
+    at: int
+    by: str
+
+
+def rollback_target(log: Iterable[Switch]) -> Switch | None:
+    """The switch whose version a rollback of this log (in any order) restores, or None when there is none before.
+
+    It is the one before the current one, looking past rollbacks: two rollbacks in a row go back two.
+    """
+    by_serial = {switch.serial: switch for switch in log}
+    if not by_serial:
+        return None
+    standing = _standing_at(by_serial, max(by_serial))
+    return by_serial[_standing_at(by_serial, standing - 1)] if standing > 1 else None
+
+
+def _standing_at(by_serial: dict[int, Switch], serial: int) -> int:
+    """The serial of the switch (never a rollback) whose version was current at `serial`."""
+    back = by_serial[serial].back_to
+    return serial if back is None else back
+
+
+def _path_bytes(entry: Entry) -> bytes:
+    return entry.path.encode("utf-8", "surrogatepass")

@@ -1,0 +1,34 @@
+"""The one row about the file itself."""
+
+import msgspec
+
+from appliance.store.tx import Reader, Tx
+
+
+class File(msgspec.Struct, frozen=True):
+    """Epoch, key id and stored URL of an appliance file."""
+
+    epoch_number: int
+    epoch_id: str
+    key_id: str
+    url: str | None
+    created_at: int
+
+
+def born(tx: Tx, key_id: str) -> None:
+    """Write the first row of a new file: epoch 1."""
+    tx.execute(
+        "INSERT INTO file (one, epoch_number, epoch_id, key_id, last_commit, created_at) VALUES (1, 1, ?, ?, ?, ?)",
+        (tx.new_id(), key_id, tx.commit, tx.now),
+    )
+
+
+def read(tx: Reader) -> File | None:
+    """The row, or None for a file whose birth was cut short."""
+    found = tx.row("SELECT epoch_number, epoch_id, key_id, url, created_at FROM file")
+    return None if found is None else File(*found)
+
+
+def set_url(tx: Tx, url: str | None) -> None:
+    """Store the base of every URL we write."""
+    tx.execute("UPDATE file SET url = ?", (url,))

@@ -1,0 +1,74 @@
+"""The two files beside the database: the key (0600), and the lock of whoever writes."""
+
+import fcntl
+import json
+import os
+import secrets
+import time
+from pathlib import Path
+
+from appliance.errors import Conflict, Corrupt, Invalid
+from appliance.keys import Key
+
+
+def load_or_make(database: str, *, may_make: bool) -> Key:
+    """The key that lies beside `database`. Makes it for a new database only.
+
+    Raises Conflict when an existing database has lost its key, Corrupt when the file is not a key, Invalid when others may read it and
+    its mode cannot be mended.
+    """
+    path = Path(database + ".key")
+    if not path.exists():
+        if not may_make:
+            raise Conflict(
+                f"the key file {path} is missing", hint="put back the key file that belongs to this database (it is part of a backup)"
+            )
+        _write(path, {"id": secrets.token_hex(8), "mac": secrets.token_hex(32), "seal": secrets.token_hex(32)})
+    try:
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+        found = json.loads(path.read_text())
+        return Key(found["id"], bytes.fromhex(found["mac"]), bytes.fromhex(found["seal"]))
+    except PermissionError:
+        raise Invalid(f"{path} cannot be read", hint="run as the owner of the database") from None
+    except (ValueError, KeyError, TypeError):
+        raise Corrupt(f"{path} is not a key file", hint="put back the key file that belongs to this database") from None
+
+
+def _write(path: Path, content: dict[str, str]) -> None:
+    temporary = path.with_name(path.name + ".new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+class Lock:
+    """Held by the one process that may write the database; the kernel frees it when that process ends, however it ends."""
+
+    def __init__(self, database: str, purpose: str) -> None:
+        """Take it. Raises Conflict naming who holds it, and since when."""
+        self.path = database + ".lock"
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(self._descriptor, 4096).decode("utf-8", "replace").strip() or "another process"
+            os.close(self._descriptor)
+            raise Conflict(
+                f"{database} is already served by {holder}", hint="use that appliance, or stop it first"
+            ) from None
+        os.ftruncate(self._descriptor, 0)
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        os.pwrite(self._descriptor, f"{purpose}, pid {os.getpid()}, since {since}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Give it back."""
+        os.close(self._descriptor)
