@@ -53,4 +53,6 @@ class Key:
         try:
             return AESGCMSIV(self.seal).decrypt(raw[:12], raw[12:], b"input").decode()
         except InvalidTag:
-            raise Corrupt("a secret input cannot be opened with this key", hint="restore the key file that belongs to this database") from None
+            raise Corrupt(
+                "a secret input cannot be opened with this key", hint="restore the key file that belongs to this database"
+            ) from None

@@ -40,9 +40,7 @@ def parse_digest(text: str) -> bytes:
     """The 32 bytes of `sha256:<64 lower-case hex>`. Raises Invalid for any other spelling."""
     found = _DIGEST.match(text)
     if not found:
-        raise Invalid(
-            f"digest {text[:80]!r} is malformed", hint="a digest is 'sha256:' and 64 lower-case hexadecimal digits"
-        )
+        raise Invalid(f"digest {text[:80]!r} is malformed", hint="a digest is 'sha256:' and 64 lower-case hexadecimal digits")
     return bytes.fromhex(found[1])
 
 
@@ -109,13 +107,19 @@ def problems(ordered: tuple[Entry, ...]) -> list[str]:
         while slash > 0:
             parents.setdefault(folded[:slash], entry.path)
             slash = folded.rfind("/", 0, slash)
-    found += [f"{seen[folded]!r} is a file and {below!r} needs it to be a directory" for folded, below in parents.items() if folded in seen]
+    found += [
+        f"{seen[folded]!r} is a file and {below!r} needs it to be a directory"
+        for folded, below in parents.items()
+        if folded in seen
+    ]
     return found
 
 
 def fold(path: str) -> str:
     """What must be unique in a plan: file systems that fold case or accents would lose one of two."""
-    return path if path.isascii() and path.islower() else unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+    return (
+        path if path.isascii() and path.islower() else unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+    )
 
 
 def path_problem(path: str) -> str | None:

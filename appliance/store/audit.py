@@ -32,8 +32,8 @@ def newest(tx: Reader, *, limit: int, before: int | None = None, object: str | N
     bound = {"limit": limit, "before": before if before is not None else 1 << 62, "object": object}
     by_object = "AND object = :object" if object is not None else ""
     return [
-        Deed(*row[:6], msgspec.json.decode(row[6]))
-        for row in tx.rows(
+        Deed(seq, commit, at, by, verb, what, msgspec.json.decode(detail))
+        for seq, commit, at, by, verb, what, detail in tx.rows(
             "SELECT seq, commit_no, at, by, verb, object, detail FROM audit"  # noqa: S608 - a constant is inserted
             f" WHERE seq < :before {by_object} ORDER BY seq DESC LIMIT :limit",
             bound,

@@ -78,7 +78,7 @@ class Database:
                 self.is_new = migrations.prepare(self._writer, path)
                 for pragma, value in (("synchronous", "FULL"), ("foreign_keys", 1), ("cache_size", -16384)):
                     self._writer.pragma(pragma, value)
-                self._commit_no = self._writer.execute("SELECT coalesce(max(last_commit), 0) FROM file").get
+                self._commit_no: int = self._writer.execute("SELECT coalesce(max(last_commit), 0) FROM file").get
                 self._front = _connect(path, apsw.SQLITE_OPEN_READONLY)
             except BaseException:
                 self._writer.close()
@@ -102,9 +102,7 @@ class Database:
 
     # ------------------------------------------------------------------------------------------ writing
 
-    def submit(
-        self, operation: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> "Future[T]":
+    def submit(self, operation: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         """Queue an operation; the future is done once its commit is on disk, or it raised and changed nothing.
 
         The operation may be run more than once before that (see the module), so its only effects are those on `tx`.
@@ -291,7 +289,9 @@ def _translated(error: Exception, path: str) -> Exception:
         return error
     match error:
         case apsw.FullError():
-            return StorageFull("the disk is full; nothing was changed", hint=f"free space on the disk that holds {path}, then try again")
+            return StorageFull(
+                "the disk is full; nothing was changed", hint=f"free space on the disk that holds {path}, then try again"
+            )
         case apsw.NotADBError():
             return Invalid(f"{path} is not a database", hint="name another file with --db, or move this one away")
         case apsw.CorruptError():
@@ -299,8 +299,12 @@ def _translated(error: Exception, path: str) -> Exception:
         case apsw.BusyError() | apsw.LockedError():
             return Busy(f"{path} is in use by another process", hint="stop the other process, then try again")
         case apsw.CantOpenError() | apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
-            return Invalid(f"{path} cannot be opened for reading and writing", hint="check that the directory exists and who owns it")
+            return Invalid(
+                f"{path} cannot be opened for reading and writing", hint="check that the directory exists and who owns it"
+            )
         case apsw.IOError():
-            return StorageFull(f"the disk that holds {path} failed ({error}); nothing was changed", hint="check the disk, then try again")
+            return StorageFull(
+                f"the disk that holds {path} failed ({error}); nothing was changed", hint="check the disk, then try again"
+            )
         case _:
             return error

@@ -21,7 +21,8 @@ def load_or_make(database: str, *, may_make: bool) -> Key:
     if not path.exists():
         if not may_make:
             raise Conflict(
-                f"the key file {path} is missing", hint="put back the key file that belongs to this database (it is part of a backup)"
+                f"the key file {path} is missing",
+                hint="put back the key file that belongs to this database (it is part of a backup)",
             )
         _write(path, {"id": secrets.token_hex(8), "mac": secrets.token_hex(32), "seal": secrets.token_hex(32)})
     try:
@@ -62,9 +63,7 @@ class Lock:
         except OSError:
             holder = os.read(self._descriptor, 4096).decode("utf-8", "replace").strip() or "another process"
             os.close(self._descriptor)
-            raise Conflict(
-                f"{database} is already served by {holder}", hint="use that appliance, or stop it first"
-            ) from None
+            raise Conflict(f"{database} is already served by {holder}", hint="use that appliance, or stop it first") from None
         os.ftruncate(self._descriptor, 0)
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         os.pwrite(self._descriptor, f"{purpose}, pid {os.getpid()}, since {since}\n".encode(), 0)

@@ -57,7 +57,5 @@ def is_empty(db: apsw.Connection, path: str) -> bool:
     if not tables and not application and not version:
         return True
     if application != APPLICATION_ID:
-        raise Invalid(
-            f"{path} is a database, but not an appliance's", hint="name another file with --db, or move this one away"
-        )
+        raise Invalid(f"{path} is a database, but not an appliance's", hint="name another file with --db, or move this one away")
     return False

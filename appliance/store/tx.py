@@ -1,5 +1,6 @@
 """What store functions are given: a snapshot to read, or an operation's open savepoint to write."""
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -30,6 +31,10 @@ _KINDS = {
     apsw.SQLITE_CONSTRAINT_DATATYPE: "check",
     apsw.SQLITE_CONSTRAINT_TRIGGER: "trigger",
 }
+
+
+def _kind(error: apsw.ConstraintError) -> str:
+    return _KINDS.get(getattr(error, "extendedresult", 0), "other")
 
 
 class Reader:
@@ -76,7 +81,7 @@ class Tx(Reader):
         try:
             self._db.execute(sql, bindings)
         except apsw.ConstraintError as error:
-            raise ConstraintFailed(_KINDS.get(error.extendedresult, "other"), str(error)) from error
+            raise ConstraintFailed(_kind(error), str(error)) from error
         return self._db.changes()
 
     def insert(self, sql: str, bindings: Bindings = ()) -> int:
@@ -89,7 +94,7 @@ class Tx(Reader):
         try:
             self._db.executemany(sql, bindings)
         except apsw.ConstraintError as error:
-            raise ConstraintFailed(_KINDS.get(error.extendedresult, "other"), str(error)) from error
+            raise ConstraintFailed(_kind(error), str(error)) from error
 
     def touch(self, *topics: str) -> None:
         """Wake those who wait for `topics` after the commit."""
@@ -98,8 +103,6 @@ class Tx(Reader):
 
 def integers(values: Iterable[int]) -> Any:
     """A list of integers to bind for `IN carray(?)`-style look-ups: `SELECT ... WHERE id IN (SELECT value FROM carray(?))`."""
-    from array import array
-
     return apsw.carray(array("q", values), flags=apsw.SQLITE_CARRAY_INT64)
 
 
