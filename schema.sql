@@ -158,6 +158,8 @@ CREATE TABLE server (
   cloud           TEXT,
   agent_state     TEXT,
   boot            TEXT,
+  boots           TEXT NOT NULL DEFAULT '[]', -- JSON: boot ids seen before; one that returns means a clone
+  rival           TEXT,                -- JSON: another agent state that spoke while the known one was alive, and when
   journal         INTEGER,             -- greatest journal counter seen of that agent state
   agent_version   TEXT,
   hooks           TEXT,                -- JSON list of groups
@@ -181,7 +183,7 @@ CREATE INDEX label_by_label ON label (label, server);
 CREATE TABLE seen (
   server     TEXT    PRIMARY KEY REFERENCES server (id),
   at         INTEGER NOT NULL,         -- last request of its agent
-  delivered  INTEGER                   -- greatest `changed` its agent was handed
+  delivered  INTEGER                   -- commit number of the newest snapshot its agent was handed
 ) STRICT, WITHOUT ROWID;
 
 -- Credentials, hashed. `agent` and `join` are bound to one server.
@@ -325,6 +327,7 @@ CREATE TABLE state (
   reason       TEXT    CHECK (reason IN ('exit', 'timeout', 'error-output', 'no-hook', 'invalid', 'interrupted', 'cancelled', 'lost')),
   sentence     TEXT    NOT NULL,       -- for people
   since        INTEGER NOT NULL,       -- ms: when status or phase last moved
+  commit_no    INTEGER NOT NULL,       -- ... and in which commit; at or below seen.delivered a pending one shows as delivered
   held         INTEGER NOT NULL DEFAULT 0 CHECK (held IN (0, 1)), -- `once`: changed since it ran
   attempt      INTEGER NOT NULL DEFAULT 1,
   next_at      INTEGER,                -- the next attempt is due
@@ -404,6 +407,7 @@ CREATE TABLE run (
   changed         INTEGER,
   granted_at      INTEGER,
   granted_commit  INTEGER,
+  owed            INTEGER NOT NULL DEFAULT 0 CHECK (owed IN (0, 1)), -- it was granted for a waiting rerun; a release gives that back
   started_at      INTEGER,             -- when the report arrived; the machine's own clock is in the signal
   ended_at        INTEGER,
   ended_commit    INTEGER,

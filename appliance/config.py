@@ -1,0 +1,227 @@
+"""Configs as values: what they declare, how inputs are typed, and what of them makes a run necessary.
+
+Input types and their coercions are Heat's (String, Number, CommaDelimitedList, Json, Boolean). Pure.
+"""
+
+import json
+from typing import Any, Literal
+
+import msgspec
+
+from appliance.errors import Invalid
+from appliance.names import check_input, check_word
+
+InputType = Literal["String", "Number", "CommaDelimitedList", "Json", "Boolean"]
+
+BODY_BYTES = 1 << 20
+INPUTS_BYTES = 1 << 20
+POLICY_INPUT = "deployment_run_policy"
+RESERVED = "deploy_"
+
+
+class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A declared input. One without a default is required. `triggers`: a change of its value makes a new generation."""
+
+    name: str
+    type: InputType = "String"
+    default: Any = msgspec.UNSET
+    description: str | None = None
+    triggers: bool = True
+    replace_on_change: bool = False
+    value: Any = msgspec.UNSET  # Heat's derived configs carry their values in the declaration
+
+
+class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A declared output. One that is reported at all and is flagged `error_output` makes the run FAILED (Heat's rule)."""
+
+    name: str
+    type: str = "String"
+    description: str | None = None
+    error_output: bool = False
+
+
+class Files(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Files of a plan to be placed beside a config: all below `prefix`."""
+
+    plan: str
+    prefix: str = ""
+
+
+class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A plan's file whose text is a config's body."""
+
+    plan: str
+    path: str
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """What a config says, whoever wrote it: immutable, and equal when everything in it is equal."""
+
+    name: str | None
+    group: str | None
+    body: Any
+    source: PlanFile | None
+    inputs: tuple[Input, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    options: dict[str, Any] = {}
+
+
+def check(statement: Statement) -> None:
+    """Refuse what could never run. Raises Invalid naming the part."""
+    if statement.group is not None:
+        check_word("group", statement.group)
+    for kind, names in (("input", [one.name for one in statement.inputs]), ("output", [one.name for one in statement.outputs])):
+        for name in names:
+            check_input(name) if kind == "input" else check_word(kind, name)
+            if names.count(name) > 1:
+                raise Invalid(f"{kind} {name!r} is declared twice")
+    for declared in statement.inputs:
+        if declared.default is not msgspec.UNSET:
+            typed(declared, declared.default)
+    if len(msgspec.json.encode(statement.body)) > BODY_BYTES:
+        raise Invalid(f"the config's body is over the limit of {BODY_BYTES} bytes", hint="put large files into a plan")
+    if statement.source is None:
+        check_body(statement.group, statement.body, "the config")
+
+
+def check_body(group: str | None, body: Any, where: str) -> None:
+    """Refuse a script that no machine can start: no `#!` line, or DOS line ends in it. Raises Invalid quoting line 1."""
+    if group != "script":
+        return
+    if not isinstance(body, str) or not body:
+        raise Invalid(f"{where} is for the hook 'script', but its body is {'empty' if body in ('', None) else 'not text'}")
+    first = body.partition("\n")[0]
+    if "\0" in body:
+        raise Invalid(f"{where} has a NUL byte, so it is no script")
+    if first.endswith("\r"):
+        raise Invalid(
+            f"line 1 of {where} ends in CR LF: {first[:80]!r}", hint="save it with LF line ends; machines cannot start it so"
+        )
+    if not first.startswith("#!"):
+        raise Invalid(f"line 1 of {where} is not a '#!' line: {first[:80]!r}", hint="begin the script with '#!/bin/sh' or the like")
+
+
+def typed(declared: Input, value: Any) -> Any:
+    """`value` as its declared type, by Heat's coercions. Raises Invalid."""
+    if value is None:
+        return None
+    match declared.type:
+        case "String" if isinstance(value, str):
+            return value
+        case "String" if isinstance(value, bool):
+            return "true" if value else "false"
+        case "String" if isinstance(value, int | float):
+            return str(value)
+        case "String":
+            return json.dumps(value, ensure_ascii=False)
+        case "Number" if isinstance(value, int | float) and not isinstance(value, bool):
+            return value
+        case "Number" if isinstance(value, str):
+            return _number(declared.name, value)
+        case "Boolean" if isinstance(value, bool):
+            return value
+        case "Boolean" if str(value).lower() in _BOOLEANS:
+            return _BOOLEANS[str(value).lower()]
+        case "CommaDelimitedList" if isinstance(value, list):
+            return [one if isinstance(one, str) else json.dumps(one) for one in value]
+        case "CommaDelimitedList" if isinstance(value, str):
+            return [one.strip() for one in value.split(",")] if value else []
+        case "Json" if isinstance(value, dict | list):
+            return value
+        case "Json" if isinstance(value, str):
+            return _json(declared.name, value)
+    raise Invalid(f"input {declared.name!r} is of type {declared.type}, and {_short(value)} is not")
+
+
+_BOOLEANS = {"t": True, "true": True, "on": True, "y": True, "yes": True, "1": True} | {
+    "f": False,
+    "false": False,
+    "off": False,
+    "n": False,
+    "no": False,
+    "0": False,
+}
+
+
+def _number(name: str, text: str) -> int | float:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    raise Invalid(f"input {name!r} is of type Number, and {_short(text)} is not")
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise Invalid(f"input {name!r} is of type Json, and {_short(text)} is not: {error}") from None
+    if not isinstance(found, dict | list):
+        raise Invalid(f"input {name!r} is of type Json, and {_short(text)} is neither an object nor a list")
+    return found
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+class Given(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One value as stored: in clear, or sealed."""
+
+    value: Any = msgspec.UNSET
+    sealed: str | msgspec.UnsetType = msgspec.UNSET
+
+
+def check_given(statement: Statement, plain: dict[str, Any], secret: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The given values, typed as declared. Raises Invalid for an unknown, reserved or missing one.
+
+    A config that declares no inputs takes any (as String, like Heat); one that declares some takes those.
+    """
+    declared = {one.name: one for one in statement.inputs}
+    both = plain.keys() & secret.keys()
+    if both:
+        raise Invalid(f"input {min(both)!r} is given both plain and secret")
+    for name in plain.keys() | secret.keys():
+        check_input(name)
+        if name.startswith(RESERVED):
+            raise Invalid(f"input {name!r}: names that begin with {RESERVED!r} are set by the appliance")
+        if declared and name not in declared and name != POLICY_INPUT:
+            raise Invalid(f"the config has no input {name!r}", hint=f"it has: {', '.join(sorted(declared))}")
+    missing = [
+        one.name
+        for one in statement.inputs
+        if one.default is msgspec.UNSET and one.value is msgspec.UNSET and one.name not in plain and one.name not in secret
+    ]
+    if missing:
+        raise Invalid(
+            f"required input{'s' if len(missing) > 1 else ''} without a value: {', '.join(missing)}", hint="give it with --input"
+        )
+    if len(msgspec.json.encode([plain, secret])) > INPUTS_BYTES:
+        raise Invalid(f"the inputs are over the limit of {INPUTS_BYTES} bytes", hint="put large texts into a plan")
+    return tuple(  # type: ignore[return-value]
+        {name: typed(declared.get(name, Input(name)), value) if name in declared else value for name, value in given.items()}
+        for given in (plain, secret)
+    )
+
+
+def effective(statement: Statement, given: dict[str, Any]) -> dict[str, Any]:
+    """Name to value as a run receives them: given ones, else values and defaults of the declarations."""
+    values: dict[str, Any] = {}
+    for declared in statement.inputs:
+        if declared.value is not msgspec.UNSET:
+            values[declared.name] = declared.value
+        elif declared.default is not msgspec.UNSET:
+            values[declared.name] = typed(declared, declared.default)
+    return values | given
+
+
+def triggering(statement: Statement, values: dict[str, Any]) -> dict[str, Any]:
+    """Those of the effective values whose change makes a new generation."""
+    silent = {one.name for one in statement.inputs if not one.triggers}
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in silent and name != POLICY_INPUT and not name.startswith(RESERVED)
+    }
