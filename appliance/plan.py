@@ -6,7 +6,8 @@ Pure: no clock, no random, no I/O.
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -21,9 +22,14 @@ PART_BYTES = 255
 ENTRIES = 200_000
 BLOB_BYTES = 1 << 30
 SYMLINK_BYTES = 4096
+SYMLINK_HOPS = 40  # as the kernel: a chain longer than this leads nowhere
+
+# Folders (or files of that name, as in a work tree of git's) that version control keeps for itself. They are never part of a plan.
+VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".bzr", "_darcs", "CVS", ".jj", ".pijul"})
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})\Z")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_PLAIN = re.compile(r"(?:(?!\.{1,2}(?:/|\Z))[ -.0-~]+(?:/(?!\Z)|\Z))+\Z")  # nothing wrong with it if it is no longer than one part may be
 
 
 def digest_of(data: bytes) -> bytes:
@@ -70,15 +76,44 @@ def manifest(entries: Iterable[Entry]) -> Manifest:
 
     Raises Invalid naming every offending path (the first twenty): see `problems`.
     """
-    ordered = tuple(sorted(entries, key=_path_bytes))
-    found = problems(ordered)
+    ordered = tuple(sorted(entries, key=attrgetter("path")))  # code points sort as their UTF-8 bytes do
+    refuse(problems(ordered))
+    return Manifest(ordered, digest_of_entries(ordered))
+
+
+def digest_of_entries(ordered: Iterable[Entry]) -> bytes:
+    """The digest of a manifest with these entries, which are sorted and without problems."""
+    lines = [f"{entry.mode} {entry.size} {entry.digest.hex()} {entry.path}\n" for entry in ordered]
+    return hashlib.sha256(b"appliance manifest 1\n" + "".join(lines).encode()).digest()
+
+
+def changed(base: Manifest, entries: Iterable[Entry], removed: Iterable[str]) -> Manifest:
+    """`base` without the paths `removed` and with `entries` added or put in place. Raises Invalid, as `manifest` does."""
+    by_path = {entry.path: entry for entry in base.entries}
+    unknown = [path for path in removed if by_path.pop(path, None) is None]
+    if unknown:
+        raise Invalid(f"{unknown[0]!r} is to be removed and is not in the base", hint="send the whole manifest, with base null")
+    entries = tuple(entries)
+    new = {entry.path: entry for entry in entries}
+    if len(new) < len(entries) and (twice := _twice(entries)) is not None:
+        raise Invalid(f"{twice!r} is there twice", hint="nothing was stored; mend this path and push again")
+    return manifest((by_path | new).values())
+
+
+def _twice(entries: Iterable[Entry]) -> str | None:
+    seen: set[str] = set()
+    for entry in entries:
+        if entry.path in seen:
+            return entry.path
+        seen.add(entry.path)
+    return None
+
+
+def refuse(found: list[str]) -> None:
+    """Raise Invalid naming the first twenty of `found`, if there are any."""
     if found:
         more = f" (and {len(found) - 20} more)" if len(found) > 20 else ""
         raise Invalid("; ".join(found[:20]) + more, hint="nothing was stored; mend these paths and push again")
-    hasher = hashlib.sha256(b"appliance manifest 1\n")
-    for entry in ordered:
-        hasher.update(f"{entry.mode} {entry.size} {entry.digest.hex()} {entry.path}\n".encode())
-    return Manifest(ordered, hasher.digest())
 
 
 def problems(ordered: tuple[Entry, ...]) -> list[str]:
@@ -104,26 +139,24 @@ def problems(ordered: tuple[Entry, ...]) -> list[str]:
         else:
             seen[folded] = entry.path
         slash = folded.rfind("/")
-        while slash > 0:
-            parents.setdefault(folded[:slash], entry.path)
+        while slash > 0 and folded[:slash] not in parents:  # one that is known has its own parents known
+            parents[folded[:slash]] = entry.path
             slash = folded.rfind("/", 0, slash)
-    found += [
-        f"{seen[folded]!r} is a file and {below!r} needs it to be a directory"
-        for folded, below in parents.items()
-        if folded in seen
-    ]
+    found += [f"{seen[folded]!r} is a file and {below!r} needs it to be a directory" for folded, below in parents.items() if folded in seen]
     return found
 
 
 def fold(path: str) -> str:
     """What must be unique in a plan: file systems that fold case or accents would lose one of two."""
-    return (
-        path if path.isascii() and path.islower() else unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
-    )
+    if path.isascii():
+        return path.lower()
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
 def path_problem(path: str) -> str | None:
     """Why `path` cannot be in a plan, or None."""
+    if len(path) <= PART_BYTES and _PLAIN.match(path):
+        return None
     if not path:
         return "an empty path"
     try:
@@ -162,6 +195,55 @@ def symlink_problem(path: str, target: bytes) -> str | None:
     return None
 
 
+def symlink_problems(links: Mapping[str, bytes]) -> list[str]:
+    """Everything wrong with the symlinks of a plan (path: target), one sentence each; also what several make together.
+
+    A link that leads nowhere, or in a circle, is as good as one on any disk.
+    """
+    found = [f"{path!r}: {wrong}" for path, target in sorted(links.items()) if (wrong := symlink_problem(path, target))]
+    if found:
+        return found
+    targets = {path: target.decode() for path, target in links.items()}
+    return [
+        f"{path!r}: the link points outside the plan by way of other links ({targets[path]!r})"
+        for path in sorted(targets)
+        if _leaves(path, targets)
+    ]
+
+
+def _leaves(path: str, targets: Mapping[str, str]) -> bool:
+    at = path.split("/")[:-1]
+    ahead = targets[path].split("/")[::-1]
+    hops = 0
+    while ahead:
+        part = ahead.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if not at:
+                return True
+            at.pop()
+            continue
+        target = targets.get("/".join([*at, part]))
+        if target is None:
+            at.append(part)
+            continue
+        hops += 1
+        if hops > SYMLINK_HOPS:
+            return False
+        ahead += target.split("/")[::-1]
+    return False
+
+
+def is_version_control(path: str) -> str | None:
+    """The version-control folder (as a path) that `path` is or lies in, or None."""
+    parts = path.split("/")
+    for n, part in enumerate(parts):
+        if part in VERSION_CONTROL:
+            return "/".join(parts[: n + 1])
+    return None
+
+
 class Change(msgspec.Struct, frozen=True):
     """One difference between two manifests: `old` is None for an added path, `new` is None for a removed one."""
 
@@ -180,7 +262,13 @@ def diff(old: Iterable[Entry], new: Iterable[Entry]) -> list[Change]:
     before = {entry.path: entry for entry in old}
     after = {entry.path: entry for entry in new}
     paths = {path for path, entry in before.items() if after.get(path) != entry} | (after.keys() - before.keys())
-    return [Change(path, before.get(path), after.get(path)) for path in sorted(paths, key=str.encode)]
+    return [Change(path, before.get(path), after.get(path)) for path in sorted(paths)]
+
+
+def storage_order(path: str) -> tuple[str, str]:
+    """Sorts near-alike files side by side (extension, then path), which is how packs become small."""
+    name = path.rpartition("/")[2]
+    return name.rpartition(".")[2] if "." in name else "", path
 
 
 class Switch(msgspec.Struct, frozen=True):
@@ -211,7 +299,3 @@ def _standing_at(by_serial: dict[int, Switch], serial: int) -> int:
     """The serial of the switch (never a rollback) whose version was current at `serial`."""
     back = by_serial[serial].back_to
     return serial if back is None else back
-
-
-def _path_bytes(entry: Entry) -> bytes:
-    return entry.path.encode("utf-8", "surrogatepass")
