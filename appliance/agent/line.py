@@ -1,0 +1,114 @@
+"""The line to the appliance: fetching documents, claiming runs, and whether any of it may be trusted just now.
+
+`poll` runs in its own thread. The line is `up` from a document that was fetched and accepted until something fails;
+claims and signals go out only while it is up, so that an appliance of another epoch is given nothing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from dataclasses import replace
+from typing import Callable, Mapping, Sequence
+
+from . import document, hooks, identity
+from .document import Document
+from .errors import BadDocument, Unreachable
+from .facts import Facts
+from .identity import Identity
+from .journal import Journal
+from .log import say
+from .settings import Settings
+from .wire import Answer, Client
+
+
+class Line:
+    """Everything that is sent to the appliance except signals goes through here."""
+
+    def __init__(
+        self, settings: Settings, me: Identity, facts: Facts, journal: Journal, wake: Callable[[], None]
+    ) -> None:
+        self._settings, self.me, self._facts, self._journal, self._wake = settings, me, facts, journal, wake
+        self.client = Client(me.url, insecure_http=settings.insecure_http, limit=settings.request)
+        self.up = threading.Event()
+        self.document: Document | None = document.load(settings.document, agent_state=journal.agent_state)
+        if self.document is not None and self.document.server != me.server:
+            self.document = None
+        self.problem: str | None = None
+        self.refused = False
+        self.wrong_epoch = False
+        self.contact: float | None = None
+        self.fetched = False
+        self.quiet = False
+        self._etag = ""
+
+    def headers(self) -> dict[str, str]:
+        """What every request carries."""
+        groups = hooks.groups(self._settings.hooks)
+        return identity.headers(self.me, self._facts, self._journal, groups)
+
+    def poll(self, wait: float) -> Answer | None:
+        """Ask for a newer document once, waiting at most `wait` seconds for one. None if all went well."""
+        path = f"/v1/servers/{self.me.server}/document?wait={int(wait)}"
+        asked = {**self.headers(), **({"If-None-Match": self._etag} if self._etag else {})}
+        began = time.monotonic()
+        try:
+            answer = self.client.request("GET", path, asked, limit=wait + self._settings.request)
+            if answer.status == 200:
+                self._accept(answer, began)
+            elif answer.status != 304:
+                refused = not answer.retry or answer.status == 401
+                self._down(f"the appliance answered {answer.sentence}", refused=refused)
+                return answer
+        except Unreachable as error:
+            self._down(error.message)
+            return Answer(0, {}, b"")
+        except BadDocument as error:
+            self._down(f"{error.message}; the last good document stays in force", refused=True)
+            return Answer(0, {}, b"")
+        except (OSError, sqlite3.Error) as error:
+            self._down(f"the document cannot be written down: {error}")
+            return Answer(0, {}, b"")
+        self.contact = time.time()
+        self.problem, self.refused = None, False
+        if not self.up.is_set():
+            say(f"in contact with {self.me.url} as {self.me.name}")
+            self.up.set()
+            self._wake()
+        return None
+
+    def claim(self, runs: Sequence[Mapping[str, object]], forgotten: Sequence[str]) -> Answer:
+        """Ask for runs. Raises Unreachable."""
+        path = f"/v1/servers/{self.me.server}/claim"
+        message = {"runs": list(runs), "forgotten": list(forgotten)}
+        return self.client.request("POST", path, self.headers(), message)
+
+    def lost(self, why: str) -> None:
+        """Something else noticed that the line is down."""
+        self._down(why)
+
+    def _accept(self, answer: Answer, began: float) -> None:
+        etag = answer.headers.get("etag", "")
+        found = document.parse(answer.body, fetched=began, etag=etag)
+        if found.server != self.me.server:
+            raise BadDocument("the document is that of another server")
+        wrong = document.acceptable(self.me.epoch, found.epoch)
+        self.wrong_epoch = wrong is not None
+        if wrong is not None:
+            raise BadDocument(f"{wrong}, so nothing is started; if this appliance is right, raise its epoch there")
+        document.store(self._settings.document, answer.body, etag=etag, agent_state=self._journal.agent_state)
+        if found.epoch != self.me.epoch:
+            say(f"following epoch {found.epoch.number}")
+            self.me = replace(self.me, epoch=found.epoch)
+            identity.keep(self._settings, self._journal, self.me)
+        self.document, self._etag, self.fetched = found, etag, True
+        self._wake()
+
+    def _down(self, why: str, *, refused: bool = False) -> None:
+        if self.problem != why and not self.quiet:
+            say(why)
+        self.problem, self.refused = why, refused
+        if self.up.is_set():
+            self.up.clear()
+        self._wake()
