@@ -114,7 +114,7 @@ class _Zstd:
         self._unpack = self._new()
         self._waiting = memoryview(b"")
 
-    def _new(self) -> zstandard.ZstdDecompressionObj:
+    def _new(self) -> "zstandard.ZstdDecompressionObj":  # a name of its stubs only
         return zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).decompressobj()
 
     def feed(self, data: bytes) -> bytes:

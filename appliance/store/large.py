@@ -51,10 +51,11 @@ def add(tx: Tx, large: int, first: int, parts: Sequence[tuple[int, bytes]]) -> N
     )
 
 
-def finish(tx: Tx, large: int, digest: bytes, parts: Parts, *, replace: bool = False) -> bool:
-    """Make a whole upload the blob `digest`. False: it was there already, and the caller drops this copy.
+def finish(tx: Tx, large: int, digest: bytes, parts: Parts, *, replace: bool = False) -> int | None:
+    """Make a whole upload the blob `digest`. What it returns is for the caller to `drop`: this copy, if there was one already.
 
-    `parts` has seen every byte. `replace` puts this copy in the place of a damaged one. Raises Invalid when it has another digest.
+    `parts` has seen every byte. `replace` puts this copy in the place of a damaged one, which is then the one to drop.
+    Raises Invalid when it has another digest.
     """
     if parts.digest != digest:
         raise Invalid(
@@ -66,15 +67,15 @@ def finish(tx: Tx, large: int, digest: bytes, parts: Parts, *, replace: bool = F
         raise Conflict("the upload was removed while it was going on; nothing was stored", hint="send it again")
     there = tx.row("SELECT id, large FROM blob WHERE digest = ?", (digest,))
     if there is not None and not replace:
-        return False
+        return large
     tx.execute("UPDATE large SET complete = 1 WHERE id = ?", (large,))
     if there is None:
         tx.execute("INSERT INTO blob (digest, size, large, created_at) VALUES (?, ?, ?, ?)", (digest, parts.size, large, tx.now))
-        return True
+        return None
     blob, old = there
     tx.execute("UPDATE blob SET large = ?, pack = NULL, start = NULL WHERE id = ?", (large, blob))
     tx.execute("UPDATE large SET complete = 0 WHERE id = ?", (old,))
-    return True
+    return None if old is None else int(old)
 
 
 def drop(tx: Tx, large: int) -> bool:
