@@ -6,10 +6,11 @@
 --
 -- Four kinds of table stand here, in this order, and are never mixed:
 --   content   immutable bytes and listings (blob, pack, large, listing, names)
---   history   append-only rows that say what was desired (version, switch, config, terms, dependency, generation)
+--   history   append-only rows that say what was desired (version, switch, config, terms, generation, source)
 --   standing  one row per thing that says where it stands now (file, plan, server, deployment, state, memory, uses)
---   evidence  what was reported or asked (run, run_output, signal, claim, audit, idempotency); retention may purge it, and nothing depends on it
--- `uses` and `stock_item` can be rebuilt from the rest; everything else is the record.
+--   evidence  what was reported or asked (run, run_leg, run_output, run_log, signal, claim, audit, idempotency). Retention may purge what is
+--             over: never an open run and its claim, nor one that `state` or `stock_item` names
+-- `uses` and `need` can be rebuilt from the rest; everything else is the record.
 --
 -- STRICT everywhere. WITHOUT ROWID only for narrow natural keys: with data in the tree a read is many times slower.
 -- auto_vacuum=INCREMENTAL and journal_mode=WAL are set by store/database.py at the birth of the file, in that order.
@@ -197,12 +198,20 @@ CREATE TABLE token (
   created_at   INTEGER NOT NULL,
   expires_at   INTEGER,
   uses_left    INTEGER CHECK (uses_left >= 0), -- join tokens only
-  used_state   TEXT,                   -- join: the agent state it was exchanged for; a lost answer may be asked for again by that one
   revoked_at   INTEGER,
   CHECK ((role IN ('agent', 'join')) OR server IS NULL),
   CHECK (role <> 'agent' OR server IS NOT NULL)
 ) STRICT;
 CREATE INDEX token_by_server ON token (server) WHERE server IS NOT NULL;
+
+-- Who a join token was exchanged for: that agent state may ask again when the answer was lost.
+CREATE TABLE join_use (
+  token        TEXT    NOT NULL REFERENCES token (id),
+  agent_state  TEXT    NOT NULL,
+  server       TEXT    NOT NULL REFERENCES server (id),
+  at           INTEGER NOT NULL,
+  PRIMARY KEY (token, agent_state)
+) STRICT, WITHOUT ROWID;
 
 ------------------------------------------------------------------------------------------------------------ configs and deployments: history
 
@@ -215,7 +224,7 @@ CREATE TABLE config (
   body        TEXT    CHECK (body IS NULL OR json_valid(body)),
   plan        INTEGER REFERENCES plan,
   path        TEXT,                    -- the plan's file whose text is the body
-  files       TEXT,                    -- JSON list of {"plan", "prefix"} to be placed beside it
+  files       TEXT,                    -- JSON list of {"plan": key, "prefix"} to be placed beside it
   inputs      TEXT    NOT NULL DEFAULT '[]' CHECK (json_valid(inputs)),   -- declared: name, type, default, triggers, ...
   outputs     TEXT    NOT NULL DEFAULT '[]' CHECK (json_valid(outputs)),
   options     TEXT    NOT NULL DEFAULT '{}' CHECK (json_valid(options)),
@@ -226,6 +235,8 @@ CREATE TABLE config (
   CHECK ((plan IS NULL) = (path IS NULL)),
   CHECK (plan IS NULL OR body IS NULL)
 ) STRICT;
+CREATE INDEX config_by_plan ON config (plan) WHERE plan IS NOT NULL;
+CREATE INDEX config_shown ON config (seq) WHERE hidden_at IS NULL;
 
 -- One config bound to one server. What may change about it stands in `terms` and `generation`; where it stands, in `state`.
 CREATE TABLE deployment (
@@ -239,10 +250,13 @@ CREATE TABLE deployment (
   deleted_at       INTEGER,
   acknowledged_at  INTEGER             -- the agent has forgotten it: retention may start
 ) STRICT;
-CREATE INDEX deployment_by_server ON deployment (server, seq);
+CREATE INDEX deployment_by_server ON deployment (server, seq) WHERE deleted_commit IS NULL;
+CREATE INDEX tombstone_by_server ON deployment (server, seq) WHERE deleted_commit IS NOT NULL AND acknowledged_at IS NULL;
 
--- What is desired about a deployment beside its generations; append-only, `state.terms` says which holds.
+-- What is desired of a deployment; append-only, `state.terms` says which holds. Most changes of it make a generation; those that need not
+-- run (name, policy, an input that does not trigger) do not, and the next run sees them all the same.
 -- Names are not unique per server in the file: natively that is refused, the Heat edge allows it, and null too.
+-- `inputs` are what was given, by name: {"value": ...} or {"sealed": ...}.
 CREATE TABLE terms (
   deployment    TEXT    NOT NULL REFERENCES deployment (id),
   number        INTEGER NOT NULL CHECK (number >= 1),
@@ -252,65 +266,58 @@ CREATE TABLE terms (
   timeout_s     INTEGER CHECK (timeout_s >= 1),              -- null: none
   max_attempts  INTEGER NOT NULL DEFAULT 1 CHECK (max_attempts >= 1),
   actions       TEXT    NOT NULL DEFAULT '["CREATE","UPDATE"]' CHECK (json_valid(actions)), -- those it has work for
+  config        TEXT    NOT NULL REFERENCES config (id),
+  inputs        TEXT    NOT NULL CHECK (json_valid(inputs)),
+  needs         TEXT    NOT NULL DEFAULT '[]' CHECK (json_valid(needs)), -- JSON list of {"deployment", "follow"}
   commit_no     INTEGER NOT NULL,
   by            TEXT    NOT NULL,
   PRIMARY KEY (deployment, number),
   CHECK (interval_s IS NULL OR policy = 'always')
 ) STRICT;
+CREATE INDEX terms_by_config ON terms (config);
 
-CREATE TABLE dependency (
-  deployment  TEXT    NOT NULL,
-  terms       INTEGER NOT NULL,
-  needs       TEXT    NOT NULL REFERENCES deployment (id),
-  follow      INTEGER NOT NULL DEFAULT 0 CHECK (follow IN (0, 1)),
-  PRIMARY KEY (deployment, terms, needs),
-  FOREIGN KEY (deployment, terms) REFERENCES terms (deployment, number),
-  CHECK (needs <> deployment)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX dependency_by_needs ON dependency (needs);
-
--- One desired state of a deployment; append-only. `config` and `inputs` are what was asked; secret values in `inputs` are sealed.
+-- One desired state of a deployment that a machine must reach; append-only. `terms` are those it was made by.
 CREATE TABLE generation (
   seq           INTEGER PRIMARY KEY,
   id            TEXT    NOT NULL UNIQUE,
   deployment    TEXT    NOT NULL REFERENCES deployment (id),
   number        INTEGER NOT NULL CHECK (number >= 1),
   action        TEXT    NOT NULL CHECK (action IN ('CREATE', 'UPDATE', 'DELETE', 'SUSPEND', 'RESUME')),
-  config        TEXT    NOT NULL REFERENCES config (id),
-  inputs        TEXT    NOT NULL CHECK (json_valid(inputs)),
+  terms         INTEGER NOT NULL,
   fingerprint   BLOB    NOT NULL CHECK (length(fingerprint) = 32), -- keyed digest of what makes a run necessary
   parts         TEXT    NOT NULL CHECK (json_valid(parts)),        -- its keyed parts by name: which of them changed is what `why` says
-  cause         TEXT    NOT NULL CHECK (cause IN ('create', 'update', 'switch', 'rerun', 'reset', 'follow', 'heat', 'undo', 'delete')),
+  cause         TEXT    NOT NULL CHECK (cause IN ('create', 'update', 'switch', 'rerun', 'reset', 'follow', 'stack', 'heat', 'undo', 'delete')),
   detail        TEXT,                  -- one line for people: what changed
   action_start  INTEGER NOT NULL,      -- input deploy_action_start: rises strictly per deployment, whatever the clock does
   commit_no     INTEGER NOT NULL,
   created_at    INTEGER NOT NULL,
   by            TEXT    NOT NULL,
-  UNIQUE (deployment, number)
+  UNIQUE (deployment, number),
+  FOREIGN KEY (deployment, terms) REFERENCES terms (deployment, number)
 ) STRICT;
 
--- The plan files a generation was resolved to.
-CREATE TABLE generation_file (
+-- What of plans a generation was resolved to: a file, or everything below a path (`digest` is then that of the subtree).
+CREATE TABLE source (
   generation  TEXT    NOT NULL REFERENCES generation (id),
   plan        INTEGER NOT NULL REFERENCES plan,
+  kind        TEXT    NOT NULL CHECK (kind IN ('file', 'tree')),
   path        TEXT    NOT NULL,
   version     INTEGER NOT NULL,
   digest      BLOB    NOT NULL CHECK (length(digest) = 32),
-  PRIMARY KEY (generation, plan, path)
+  PRIMARY KEY (generation, plan, kind, path)
 ) STRICT, WITHOUT ROWID;
 
--- Bytes kept because a generation that may still run was resolved to them.
+-- Listings kept, with all their blobs, because a generation that may still run was resolved to them.
 CREATE TABLE pin (
   generation  TEXT    NOT NULL REFERENCES generation (id),
-  blob        INTEGER NOT NULL REFERENCES blob,
-  PRIMARY KEY (generation, blob)
+  listing     INTEGER NOT NULL REFERENCES listing,
+  PRIMARY KEY (generation, listing)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX pin_by_blob ON pin (blob);
+CREATE INDEX pin_by_listing ON pin (listing);
 
 CREATE TRIGGER terms_is_append_only BEFORE UPDATE ON terms BEGIN SELECT raise(ABORT, 'terms are append-only'); END;
 CREATE TRIGGER generation_is_append_only BEFORE UPDATE ON generation BEGIN SELECT raise(ABORT, 'generations are append-only'); END;
-CREATE TRIGGER generation_file_is_append_only BEFORE UPDATE ON generation_file BEGIN SELECT raise(ABORT, 'generations are append-only'); END;
-CREATE TRIGGER dependency_is_append_only BEFORE UPDATE ON dependency BEGIN SELECT raise(ABORT, 'terms are append-only'); END;
+CREATE TRIGGER source_is_append_only BEFORE UPDATE ON source BEGIN SELECT raise(ABORT, 'generations are append-only'); END;
 CREATE TRIGGER config_is_immutable
   BEFORE UPDATE OF id, name, "group", body, plan, path, files, inputs, outputs, options ON config
   BEGIN SELECT raise(ABORT, 'configs are immutable'); END;
@@ -331,16 +338,10 @@ CREATE TABLE state (
   held         INTEGER NOT NULL DEFAULT 0 CHECK (held IN (0, 1)), -- `once`: changed since it ran
   attempt      INTEGER NOT NULL DEFAULT 1,
   next_at      INTEGER,                -- the next attempt is due
-  cancel       INTEGER NOT NULL DEFAULT 0 CHECK (cancel IN (0, 1)), -- a person asked for it
+  run          TEXT,                   -- the run that status and phase are about; retention spares it
   repeating    TEXT,                   -- run id of a repeat that is running now, beside the status
-  deadline     INTEGER,                -- in ms of file.uptime_ms
-  -- Heat's words, verbatim, where its edge was used
-  heat_action         TEXT,
-  heat_status         TEXT,
-  heat_status_reason  TEXT,
-  heat_input_values   TEXT,
-  heat_output_values  TEXT,
-  heat_updated_at     INTEGER,
+  deadline     INTEGER,                -- of ready DELETE work, in ms of file.uptime_ms
+  heat         TEXT CHECK (heat IS NULL OR json_valid(heat)), -- Heat's own fields, verbatim, where its edge was used
   FOREIGN KEY (deployment, terms) REFERENCES terms (deployment, number),
   CHECK ((status = 'IN_PROGRESS') = (phase IS NOT NULL)),
   CHECK ((status = 'FAILED') = (reason IS NOT NULL))
@@ -355,15 +356,26 @@ CREATE TABLE memory (
   deployment            TEXT    PRIMARY KEY REFERENCES deployment (id),
   completed_generation  TEXT,          -- the last one a machine completed
   completed             BLOB,          -- its fingerprint: "the machine never left it" compares with this
-  left_by               TEXT,          -- first run granted since that completion and not released: the machine may have left it
+  "left"                INTEGER NOT NULL DEFAULT 0 CHECK ("left" IN (0, 1)), -- a run ended otherwise since: the machine may have left it
   must_run              INTEGER NOT NULL DEFAULT 1 CHECK (must_run IN (0, 1)), -- a rerun or reset (or the first generation) waits to be granted
-  granted_generation    TEXT,          -- the last generation a run was granted for, not released
+  substantial           TEXT,          -- the last generation that was not complete at once (what `follow` looks at)
+  unknown_generation    TEXT,          -- the machine ran something this file does not know (an older file was restored)
   started               INTEGER NOT NULL DEFAULT 0 CHECK (started IN (0, 1)),  -- ever started on this instance (`once`)
   last_run              TEXT,          -- last started run: id, generation, boot and the `changed` it acted on
   last_generation       TEXT,
   last_boot             TEXT,
   last_changed          INTEGER
 ) STRICT, WITHOUT ROWID;
+
+-- What the current terms depend on.
+CREATE TABLE need (
+  needs       TEXT    NOT NULL REFERENCES deployment (id),
+  deployment  TEXT    NOT NULL REFERENCES deployment (id),
+  follow      INTEGER NOT NULL DEFAULT 0 CHECK (follow IN (0, 1)),
+  PRIMARY KEY (needs, deployment),
+  CHECK (needs <> deployment)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX need_by_deployment ON need (deployment);
 
 -- Derived: which plan paths the current generations use, so that a switch looks only at what it changes. `tree`: everything below path.
 CREATE TABLE uses (
@@ -375,12 +387,13 @@ CREATE TABLE uses (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX uses_by_deployment ON uses (deployment);
 
--- Derived: the item a stock agent was last handed for a deployment, kept byte for byte until the next one is ready.
+-- The item a stock agent was last handed for a deployment, kept as it was until the next one is ready. Sealed, since it holds inputs in
+-- clear; the URL to report to is put in when it is served.
 CREATE TABLE stock_item (
   deployment  TEXT PRIMARY KEY REFERENCES deployment (id),
   run         TEXT NOT NULL,
-  item        TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
+  sealed      TEXT NOT NULL
+) STRICT;
 
 ------------------------------------------------------------------------------------------------------------ evidence
 
@@ -392,10 +405,11 @@ CREATE TABLE run (
   server          TEXT    NOT NULL REFERENCES server (id),
   deployment      TEXT    NOT NULL,
   generation      TEXT    NOT NULL,
+  terms           INTEGER,             -- those it was granted (or reported) under: their output declarations judge it
   attempt         INTEGER NOT NULL DEFAULT 1,
-  leg             INTEGER NOT NULL DEFAULT 1,
+  leg             INTEGER NOT NULL DEFAULT 1,  -- the last one
   repeat          TEXT    CHECK (repeat IN ('boot', 'agent-start', 'changed', 'interval')), -- null: a granted run
-  stands          TEXT    NOT NULL CHECK (stands IN ('granted', 'running', 'ended', 'released')),
+  stands          TEXT    NOT NULL CHECK (stands IN ('granted', 'running', 'rebooting', 'ended', 'released')),
   status          TEXT    CHECK (status IN ('COMPLETE', 'FAILED')),
   reason          TEXT,
   sentence        TEXT,
@@ -411,13 +425,29 @@ CREATE TABLE run (
   started_at      INTEGER,             -- when the report arrived; the machine's own clock is in the signal
   ended_at        INTEGER,
   ended_commit    INTEGER,
+  deadline        INTEGER,             -- in ms of file.uptime_ms
+  cancel          INTEGER NOT NULL DEFAULT 0 CHECK (cancel IN (0, 1)), -- a person asked for its end
   effect          TEXT NOT NULL DEFAULT 'recorded' CHECK (effect IN ('recorded', 'none')), -- of its end on the deployment
   effect_why      TEXT,
   CHECK ((stands = 'ended') = (status IS NOT NULL))
 ) STRICT;
 CREATE INDEX run_by_deployment ON run (deployment, seq);
 CREATE INDEX run_by_generation ON run (generation, seq);
-CREATE INDEX run_open ON run (server) WHERE stands IN ('granted', 'running');
+CREATE INDEX run_open ON run (server) WHERE stands IN ('granted', 'running', 'rebooting');
+CREATE INDEX run_open_by_deployment ON run (deployment) WHERE stands IN ('granted', 'running', 'rebooting');
+CREATE INDEX run_deadline ON run (deadline) WHERE deadline IS NOT NULL;
+-- At most one start per grant: a second grant of one attempt is refused by the file itself.
+CREATE UNIQUE INDEX run_grant ON run (generation, attempt) WHERE granted_commit IS NOT NULL AND stands <> 'released';
+
+-- A run that reboots its machine goes on as the next leg.
+CREATE TABLE run_leg (
+  run         TEXT    NOT NULL REFERENCES run (id),
+  leg         INTEGER NOT NULL CHECK (leg >= 1),
+  boot        TEXT,
+  started_at  INTEGER NOT NULL,
+  ended_at    INTEGER,
+  PRIMARY KEY (run, leg)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE run_output (
   run        TEXT PRIMARY KEY REFERENCES run (id),
@@ -460,6 +490,7 @@ CREATE TABLE signal (
   seq        INTEGER PRIMARY KEY,
   run        TEXT    NOT NULL REFERENCES run (id),
   kind       TEXT    NOT NULL CHECK (kind IN ('started', 'log', 'finished', 'rebooting', 'released')),
+  leg        INTEGER NOT NULL DEFAULT 1,
   n          INTEGER NOT NULL DEFAULT 0,
   body       TEXT    NOT NULL,                          -- JSON, without the large texts
   effect     TEXT    NOT NULL CHECK (effect IN ('recorded', 'none')),
@@ -467,7 +498,7 @@ CREATE TABLE signal (
   commit_no  INTEGER NOT NULL,
   at         INTEGER NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX signal_once ON signal (run, kind, n) WHERE effect = 'recorded';
+CREATE UNIQUE INDEX signal_once ON signal (run, leg, kind, n) WHERE effect = 'recorded';
 CREATE INDEX signal_by_run ON signal (run, seq);
 
 -- Who did what. Append-only but for retention, which deletes from the old end.

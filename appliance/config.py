@@ -94,9 +94,7 @@ def check_body(group: str | None, body: Any, where: str) -> None:
     if "\0" in body:
         raise Invalid(f"{where} has a NUL byte, so it is no script")
     if first.endswith("\r"):
-        raise Invalid(
-            f"line 1 of {where} ends in CR LF: {first[:80]!r}", hint="save it with LF line ends; machines cannot start it so"
-        )
+        raise Invalid(f"line 1 of {where} ends in CR LF: {first[:80]!r}", hint="save it with LF line ends; machines cannot start it so")
     if not first.startswith("#!"):
         raise Invalid(f"line 1 of {where} is not a '#!' line: {first[:80]!r}", hint="begin the script with '#!/bin/sh' or the like")
 
@@ -195,9 +193,7 @@ def check_given(statement: Statement, plain: dict[str, Any], secret: dict[str, A
         if one.default is msgspec.UNSET and one.value is msgspec.UNSET and one.name not in plain and one.name not in secret
     ]
     if missing:
-        raise Invalid(
-            f"required input{'s' if len(missing) > 1 else ''} without a value: {', '.join(missing)}", hint="give it with --input"
-        )
+        raise Invalid(f"required input{'s' if len(missing) > 1 else ''} without a value: {', '.join(missing)}", hint="give it with --input")
     if len(msgspec.json.encode([plain, secret])) > INPUTS_BYTES:
         raise Invalid(f"the inputs are over the limit of {INPUTS_BYTES} bytes", hint="put large texts into a plan")
     return tuple(  # type: ignore[return-value]
@@ -220,8 +216,4 @@ def effective(statement: Statement, given: dict[str, Any]) -> dict[str, Any]:
 def triggering(statement: Statement, values: dict[str, Any]) -> dict[str, Any]:
     """Those of the effective values whose change makes a new generation."""
     silent = {one.name for one in statement.inputs if not one.triggers}
-    return {
-        name: value
-        for name, value in values.items()
-        if name not in silent and name != POLICY_INPUT and not name.startswith(RESERVED)
-    }
+    return {name: value for name, value in values.items() if name not in silent and name != POLICY_INPUT and not name.startswith(RESERVED)}

@@ -3,7 +3,8 @@
 Status words and outcome rules are Heat's; the rest is the README's "Deployments, precisely". Pure: values in, values out.
 """
 
-from collections.abc import Iterable
+import heapq
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -27,13 +28,18 @@ STATUS_CODE = "deploy_status_code"
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Where a deployment stands on its current generation. `held`: a `once` one, changed since it ran."""
+    """Where a deployment stands on its current generation.
+
+    `held`: a `once` one, changed since it ran. `run`: the run that status and phase are about. `repeating`: a repeat that runs now, beside
+    the status.
+    """
 
     status: Status
     phase: Phase | None
     reason: Reason | None
     sentence: str
     held: bool = False
+    run: str | None = None
     repeating: str | None = None
 
     @property
@@ -47,10 +53,10 @@ class Memory(msgspec.Struct, frozen=True):
 
     completed_generation: str | None = None
     completed: bytes | None = None
-    left_by: str | None = None
+    left: bool = False
     must_run: bool = True
-    granted_generation: str | None = None
     started: bool = False
+    substantial: str | None = None
     last_run: str | None = None
     last_generation: str | None = None
     last_boot: str | None = None
@@ -63,6 +69,7 @@ class Blocker(msgspec.Struct, frozen=True):
     deployment: str
     generation: str
     name: str
+    server_id: str
     server: str
     status: Status
     phase: Phase | None
@@ -79,66 +86,66 @@ class Verdict(msgspec.Struct, frozen=True):
 # ------------------------------------------------------------------------------------------------------------ a new generation
 
 
-def begin(policy: Policy, memory: Memory, fingerprint: bytes, before: Standing | None, blockers: Iterable[Blocker]) -> Standing:
+def begin(policy: Policy, memory: Memory, fingerprint: bytes, before: Standing | None, *, blocked: bool, busy: bool) -> Standing:
     """Where a deployment stands on a generation that was made just now (or whose only grant was given back).
 
-    `before` is where it stood on the one before. Complete at once, when the machine never left this fingerprint; held, when it is `once`
-    and has been started on this instance; else it waits for a run.
+    `before` is where it stood on the one before; `blocked`: something it depends on is not COMPLETE; `busy`: a run of it is granted or
+    running. Complete at once, when the machine never left this fingerprint; held, when it is `once` and has been started on this instance;
+    else it waits for a run.
     """
+    repeating = None if before is None else before.repeating
     if not memory.must_run:
         if policy == "once" and memory.started:
-            return _held(before)
-        if memory.completed == fingerprint and memory.left_by is None:
-            return Standing("COMPLETE", None, None, "complete at once: the machine never left this state")
-    return waiting(blockers)
+            return _held(memory, before)
+        if memory.completed == fingerprint and not memory.left and not busy:
+            run = before.run if before is not None and before.status == "COMPLETE" else None
+            return Standing("COMPLETE", None, None, AT_ONCE, run=run, repeating=repeating)
+    return waiting(blocked=blocked, repeating=repeating)
 
 
-def _held(before: Standing | None) -> Standing:
-    note = "changed since it ran; `rerun` applies the change"
-    if before is None or before.status == "COMPLETE" or before.ungranted:
-        return Standing("COMPLETE", None, None, note, held=True)
-    return msgspec.structs.replace(before, sentence=f"{_base(before.sentence)}; {note}", held=True)
+AT_ONCE = "complete at once: the machine never left this state"
+_HELD = "changed since it ran; `rerun` applies the change"
 
 
-def _base(sentence: str) -> str:
-    return sentence.partition("; changed since it ran")[0]
+def _held(memory: Memory, before: Standing | None) -> Standing:
+    """The change is not run; the run there was (or is) goes on deciding the status."""
+    if before is not None and not before.ungranted:
+        return msgspec.structs.replace(before, sentence=f"{before.sentence.partition('; ' + _HELD)[0]}; {_HELD}", held=True)
+    if memory.completed_generation is None:
+        return Standing("FAILED", None, "interrupted", f"it was started and never reported complete; {_HELD}", held=True)
+    return Standing("COMPLETE", None, None, f"complete; {_HELD}", held=True)
 
 
-def waiting(blockers: Iterable[Blocker]) -> Standing:
-    """Waits for a grant: blocked on what is named, or pending."""
-    blocked = list(blockers)
-    if not blocked:
-        return Standing("IN_PROGRESS", "pending", None, "ready; its machine has not asked for it yet")
-    return Standing("IN_PROGRESS", "blocked", None, "waits for " + ", ".join(_blocker(one) for one in blocked))
-
-
-def _blocker(one: Blocker) -> str:
-    stands = one.status if one.status == "FAILED" else one.phase or one.status
-    return f"{one.server}/{one.name} ({stands})"
+def waiting(*, blocked: bool, repeating: str | None = None) -> Standing:
+    """Waits for a grant: blocked on what it depends on, or pending."""
+    if blocked:
+        return Standing("IN_PROGRESS", "blocked", None, "waits for what it depends on", repeating=repeating)
+    return Standing("IN_PROGRESS", "pending", None, "ready; its machine has not asked for it yet", repeating=repeating)
 
 
 # ------------------------------------------------------------------------------------------------------------ events of its runs
 
 
-def granted(standing: Standing, after: Iterable[str]) -> Standing:
-    """A run was granted: the machine may start it (after those of its own server that are named)."""
-    names = list(after)
-    sentence = "granted; no word that it has started" + (f" (it starts after {', '.join(names)})" if names else "")
-    return Standing("IN_PROGRESS", "granted", None, sentence, repeating=standing.repeating)
+def granted(standing: Standing, run: str, *, follows: bool) -> Standing:
+    """A run was granted: the machine may start it (`follows`: after others of its own server)."""
+    sentence = "granted to start after others of its server" if follows else "granted; no word that it has started"
+    return Standing("IN_PROGRESS", "granted", None, sentence, run=run, repeating=standing.repeating)
 
 
 def started(standing: Standing, run: str, repeat: Repeat | None) -> Standing:
     """The machine says that it has started. A repeat runs beside the status and never takes it back."""
-    if repeat is not None and not standing.ungranted and standing.phase is None:
+    if repeat is not None and standing.phase is None:
         return msgspec.structs.replace(standing, repeating=run)
     if standing.status != "IN_PROGRESS":
         return standing
-    return Standing("IN_PROGRESS", "running", None, "running")
+    return Standing("IN_PROGRESS", "running", None, "running", held=standing.held, run=run, repeating=standing.repeating)
 
 
-def finished(standing: Standing, verdict: Verdict) -> Standing:
+def finished(standing: Standing, run: str, verdict: Verdict) -> Standing:
     """The machine says what it came to."""
-    return Standing(verdict.status, None, verdict.reason, verdict.sentence, held=standing.held)
+    sentence = f"{verdict.sentence}; {_HELD}" if standing.held else verdict.sentence
+    repeating = None if standing.repeating == run else standing.repeating
+    return Standing(verdict.status, None, verdict.reason, sentence, held=standing.held, run=run, repeating=repeating)
 
 
 # ------------------------------------------------------------------------------------------------------------ outcomes
@@ -152,8 +159,10 @@ def judge(
     message: str | None,
     timeout: int | None,
 ) -> Verdict:
-    """What a finished run came to. Heat's rules: a non-zero `deploy_status_code`, or a received output that is flagged
-    `error_output` (whatever its value), is FAILED; no status code at all is success.
+    """What a finished run came to.
+
+    Heat's rules: a non-zero `deploy_status_code`, or a received output that is flagged `error_output` (whatever its value), is FAILED; no
+    status code at all is success.
     """
     if outcome != "ended":
         texts: dict[Outcome, str] = {
@@ -167,9 +176,7 @@ def judge(
         return Verdict("FAILED", "exit", f"exited with status {status_code}")
     received = [name for name in error_outputs if name in outputs]
     if received:
-        return Verdict(
-            "FAILED", "error-output", "error output: " + ", ".join(f"{name} : {_clip(outputs[name])}" for name in received)
-        )
+        return Verdict("FAILED", "error-output", "error output: " + ", ".join(f"{name} : {_clip(outputs[name])}" for name in received))
     return Verdict("COMPLETE", None, "complete")
 
 
@@ -188,53 +195,42 @@ def run_order(items: Iterable[tuple[NodeId, str | None, int, Iterable[NodeId]]])
 
     `items` are (id, name, creation order, ids it depends on); dependencies on others than these are not looked at. They must be acyclic.
     """
-    known = {id: ((name or "").encode(), seq, list(needs)) for id, name, seq, needs in items}
+    rank: dict[NodeId, tuple[bytes, int, NodeId]] = {}
+    waits: dict[NodeId, set[NodeId]] = {}
+    for id, name, seq, needs in items:
+        rank[id] = ((name or "").encode(), seq, id)
+        waits[id] = set(needs)
+    followers: dict[NodeId, list[NodeId]] = {id: [] for id in rank}
+    for id, needed in waits.items():
+        needed &= rank.keys()
+        for need in needed:
+            followers[need].append(id)
+    ready = [rank[id] for id, needed in waits.items() if not needed]
+    heapq.heapify(ready)
     ordered: list[NodeId] = []
-    placed: set[NodeId] = set()
-    rank = sorted(known, key=lambda id: known[id][:2])
-    while len(ordered) < len(known):
-        ready = next(id for id in rank if id not in placed and all(need in placed or need not in known for need in known[id][2]))
-        placed.add(ready)
-        ordered.append(ready)
+    while ready:
+        id = heapq.heappop(ready)[2]
+        ordered.append(id)
+        for follower in followers[id]:
+            waits[follower].discard(id)
+            if not waits[follower]:
+                heapq.heappush(ready, rank[follower])
     return ordered
 
 
-def cycle(edges: dict[NodeId, Iterable[NodeId]], start: NodeId) -> list[NodeId] | None:
+def cycle(edges: Mapping[NodeId, Iterable[NodeId]], start: NodeId) -> list[NodeId] | None:
     """A cycle through `start` as the list of ids along it, or None."""
-    path: list[NodeId] = []
-    seen: set[NodeId] = set()
-
-    def walk(id: NodeId) -> bool:
-        path.append(id)
+    came_from: dict[NodeId, NodeId] = {}
+    queue = [start]
+    while queue:
+        id = queue.pop()
         for need in edges.get(id, ()):
             if need == start:
-                return True
-            if need not in seen:
-                seen.add(need)
-                if walk(need):
-                    return True
-        path.pop()
-        return False
-
-    return path if walk(start) else None
-
-
-# ------------------------------------------------------------------------------------------------------------ who is asking
-
-
-class Instance(msgspec.Struct, frozen=True):
-    """Which machine an agent runs on, as far as it can be read there."""
-
-    machine: str | None = None
-    root: str | None = None
-    cloud: str | None = None
-
-
-def same_instance(known: Instance, other: Instance, *, same_state: bool) -> bool:
-    """Whether two are one: no part known to both differs; and where neither root nor cloud id is known to both (containers), an agent state
-    that was lost counts as another instance.
-    """
-    pairs = [(known.machine, other.machine), (known.root, other.root), (known.cloud, other.cloud)]
-    if any(one is not None and two is not None and one != two for one, two in pairs):
-        return False
-    return same_state or any(one is not None and two is not None for one, two in pairs[1:])
+                path = [id]
+                while path[-1] != start:
+                    path.append(came_from[path[-1]])
+                return path[::-1]
+            if need not in came_from:
+                came_from[need] = id
+                queue.append(need)
+    return None

@@ -10,7 +10,7 @@ import pytest
 from appliance.keys import Key
 from appliance.operations import plans
 from appliance.operations.plans import Pushed
-from appliance.operations.switches import Switched, SwitchPlan, switch
+from appliance.operations.switches import RollbackPlan, Switched, SwitchPlan, rollback, switch
 from appliance.plan import Entry, Mode, digest_of, storage_order
 from appliance.store import file, packs
 from appliance.store.database import Database
@@ -55,17 +55,26 @@ def switch_to(
     return database.write(switch, KEY, SwitchPlan(name, str(to), expected, force, by))
 
 
+def roll_back(database: Database, name: str, expected: int | None = None, force: bool = False) -> Switched:
+    return database.write(rollback, KEY, RollbackPlan(name, expected, force, "ann"))
+
+
+def state(database: Database) -> dict[str, list[tuple]]:
+    """Everything that a reader of plans could see."""
+    tables = ("plan", "version", "switch", "listing", "names", "audit", "generation")
+    return database.read(lambda tx: {table: list(tx.rows(f"SELECT * FROM {table}")) for table in tables})
+
+
 def read_tree(root: Path) -> dict[str, Content]:
     """A directory as it is on disk."""
     found: dict[str, Content] = {}
-    for directory, folders, names in os.walk(root):
-        for name in [*names, *(one for one in folders if os.path.islink(os.path.join(directory, one)))]:
-            path = Path(directory, name)
-            key = path.relative_to(root).as_posix()
-            if path.is_symlink():
-                found[key] = ("symlink", os.readlink(path).encode())
-            else:
-                found[key] = ("executable" if path.stat().st_mode & 0o100 else "file", path.read_bytes())
+    for path in root.rglob("*"):
+        key = path.relative_to(root).as_posix()
+        if path.is_symlink():
+            found[key] = ("symlink", str(path.readlink()).encode())
+        elif not path.is_dir():
+            data = path.read_bytes()
+            found[key] = ("executable", data) if path.stat().st_mode & 0o100 else data
     return found
 
 

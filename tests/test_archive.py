@@ -4,7 +4,6 @@ import gzip
 import io
 import subprocess
 import tarfile
-import zlib
 
 import pytest
 import zstandard
@@ -151,19 +150,14 @@ def test_several_gzip_members_and_zstd_frames_are_one_stream():
 
 @pytest.mark.parametrize("pack", ["gz", "zst"])
 def test_sec_04_a_bomb_is_refused_in_little_memory(pack):
-    if pack == "gz":
-        packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    else:
-        packer = zstandard.ZstdCompressor(level=3).compressobj()
+    packer = compression.packer("tar.gz" if pack == "gz" else "tar.zst")
     raw = packer.compress(archive.header("a", "file", 1 << 30))
     for _ in range(128):
         raw += packer.compress(bytes(1 << 20))
     raw += packer.flush()
     assert len(raw) < 1 << 20
     with pytest.raises(TooLarge, match="times its size"):
-        for _, content in archive.members(compression.Unpacked(io.BytesIO(raw), compression.format_of(raw))):
-            for _ in content.chunks():
-                pass
+        list(archive.members(compression.Unpacked(io.BytesIO(raw), compression.format_of(raw))))
 
 
 def test_sec_04_a_zstd_window_over_the_limit_is_refused():

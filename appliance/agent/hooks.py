@@ -77,7 +77,7 @@ def _script(item: Item, run: str, directory: Path, environ: Mapping[str, str], u
     if not line.startswith("#!"):
         raise CannotStart("invalid", f"line 1 is {_quoted(line)}, but a script begins with '#!' and its interpreter")
     if line.endswith("\r"):
-        raise CannotStart("invalid", f"line 1 is {_quoted(line)}: its Windows line end (CRLF) is taken as part of a name")
+        raise CannotStart("invalid", f"line 1 is {_quoted(line)}: it has Windows line ends (CRLF)")
     options = item.config.get("options")
     allowed = options.get("allow_environment") if isinstance(options, dict) else None
     env = environment.base(environ, run, hook=False)

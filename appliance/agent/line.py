@@ -24,7 +24,7 @@ from .wire import Answer, Client
 
 
 class Line:
-    """Everything that is sent to the appliance except signals goes through here."""
+    """Everything that is sent to the appliance goes through here."""
 
     def __init__(
         self, settings: Settings, me: Identity, facts: Facts, journal: Journal, wake: Callable[[], None]
@@ -80,13 +80,21 @@ class Line:
 
     def claim(self, runs: Sequence[Mapping[str, object]], forgotten: Sequence[str]) -> Answer:
         """Ask for runs. Raises Unreachable."""
-        path = f"/v1/servers/{self.me.server}/claim"
-        message = {"runs": list(runs), "forgotten": list(forgotten)}
-        return self.client.request("POST", path, self.headers(), message)
+        return self._post(f"/v1/servers/{self.me.server}/claim", {"runs": list(runs), "forgotten": list(forgotten)})
+
+    def signal(self, run: str, body: object) -> Answer:
+        """Report on a run. Raises Unreachable."""
+        return self._post(f"/v1/runs/{run}/signals", body)
+
+    def _post(self, path: str, body: object) -> Answer:
+        answer = self.client.request("POST", path, self.headers(), body)
+        # a portal that says 200 to everything has recorded nothing
+        return replace(answer, status=502) if answer.good and not answer.is_object else answer
 
     def lost(self, why: str) -> None:
-        """Something else noticed that the line is down."""
+        """Something else noticed that the line is down: whoever is waiting for a newer document must find out, too."""
         self._down(why)
+        self.client.cut()
 
     def _accept(self, answer: Answer, began: float) -> None:
         etag = answer.headers.get("etag", "")

@@ -46,6 +46,7 @@ class Agent:
         self._runner = runner.Runner(settings, journal, facts, self._start_mark, self._stop_read)
         self._claim_backoff = Backoff(settings.backoff_first, settings.backoff_last)
         self._claim_at = 0.0
+        self._claim_wanted = False
         self._wake_at: float | None = None
         self._forgotten: set[str] = set()
         self._unsaid: set[str] = set()  # tombstones acted upon, to be named in the next claim
@@ -155,15 +156,16 @@ class Agent:
     def _claim(self) -> bool:
         """Send what has no answer yet, if it is time. Whether answers came in."""
         runs = ledger.unanswered(self._journal)
-        if not (runs or self._unsaid or self._barred) or not self.line.up.is_set() or time.monotonic() < self._claim_at:
+        self._claim_wanted = bool(runs or self._unsaid or self._barred) and self.line.up.is_set()
+        if not self._claim_wanted or time.monotonic() < self._claim_at:
             return False
-        named = sorted(self._unsaid)
+        named, barred = sorted(self._unsaid), self._barred
         try:
             answer = self.line.claim(runs, named)
-            found = answer.object().get("answers") if answer.good else None
         except Unreachable as error:
             self.line.lost(error.message)
             return False
+        found = answer.object().get("answers") if answer.good else None
         if not isinstance(found, list):
             self._no_answer(answer)
             return False
@@ -176,13 +178,12 @@ class Agent:
         if any(entry.get("why") == "other-instance" for entry in answers):
             self._bar("the appliance takes this for another machine than the one that joined")
             return False
-        if self._barred or named:
-            self._confirm_instance()
+        self._confirm_instance()
         if len(answers) < len(runs):
             self._claim_at = time.monotonic() + self._claim_backoff.after()
         else:
             self._claim_backoff.reset()
-        return bool(answers or named)
+        return bool(answers or named or barred)
 
     def _no_answer(self, answer: Answer) -> None:
         self._claim_at = time.monotonic() + self._claim_backoff.after(answer)
@@ -231,7 +232,7 @@ class Agent:
         until = now + IDLE
         if self._wake_at is not None:
             until = min(until, self._wake_at)
-        if self.line.up.is_set() and self._claim_at > now:
+        if self._claim_wanted:
             until = min(until, self._claim_at)
         _wait([self._stop_read, self._wake_read], max(0.01, until - now))
         with suppress(OSError):

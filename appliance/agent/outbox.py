@@ -39,17 +39,11 @@ class Outbox:
                 if not self._line.up.is_set():
                     return self._settings.backoff_last
                 try:
-                    answer = self._send(row["run"], json.loads(row["body"]))
+                    answer = self._line.signal(row["run"], json.loads(row["body"]))
                 except Unreachable as error:
                     self._line.lost(error.message)
                     return self._settings.backoff_last
                 self._settle(row["seq"], row["run"], row["kind"], answer)
-
-    def _send(self, run: str, signal: object) -> Answer:
-        answer = self._line.client.request("POST", f"/v1/runs/{run}/signals", self._line.headers(), signal)
-        if answer.good:
-            answer.object()  # a portal that says 200 to everything has recorded nothing
-        return answer
 
     def _settle(self, seq: int, run: str, kind: str, answer: Answer) -> None:
         if answer.good:

@@ -124,7 +124,7 @@ class Leader:
         return _sentence(int(failure), program)
 
     def wait(self, timeout: float | None, *, grace: float, stop: int) -> Ending:
-        """Wait for the end, at most `timeout` seconds of the monotonic clock, or until `stop` (a descriptor) is readable.
+        """Wait for the end, at most `timeout` seconds of the monotonic clock, or until `stop` is readable.
 
         In both of these cases the whole process group and whatever carries the run's mark is ended. What a program
         that came to its own end left in the background is left alone.

@@ -61,6 +61,15 @@ class Answer:
         return error if isinstance(error, dict) else {}
 
     @property
+    def is_object(self) -> bool:
+        """Whether it carries a JSON object."""
+        try:
+            self.object()
+        except Unreachable:
+            return False
+        return True
+
+    @property
     def good(self) -> bool:
         """2xx."""
         return 200 <= self.status < 300
@@ -165,12 +174,16 @@ class Client:
                 self._open.discard(sock)
             connection.close()
 
-    def abort(self) -> None:
-        """End every request under way, and every later one until `resume`."""
+    def cut(self) -> None:
+        """End every request under way."""
         with self._lock:
-            self._aborted = True
             for sock in self._open:
                 _cut(sock)
+
+    def abort(self) -> None:
+        """End every request under way, and every later one until `resume`."""
+        self._aborted = True
+        self.cut()
 
     def resume(self, *, limit: float) -> None:
         """Allow requests again, of at most `limit` seconds: for the last deliveries."""

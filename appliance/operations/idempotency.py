@@ -10,9 +10,7 @@ from appliance.store.tx import Tx
 KEY_LENGTH = 255
 
 
-def once(
-    tx: Tx, who: str, key: str, request: bytes, run: Callable[[Tx], tuple[int, bytes]], *, secret: bool
-) -> tuple[int, bytes, bool]:
+def once(tx: Tx, who: str, key: str, request: bytes, run: Callable[[Tx], tuple[int, bytes]], *, secret: bool) -> tuple[int, bytes, bool]:
     """Run `run` unless `who` already had an answer under `key`; (status, body, whether it is a repeat).
 
     `request` is the digest of the request. Raises Conflict when the key came with another request, or when the first answer held a

@@ -34,7 +34,7 @@ def newest(tx: Reader, *, limit: int, before: int | None = None, object: str | N
     return [
         Deed(seq, commit, at, by, verb, what, msgspec.json.decode(detail))
         for seq, commit, at, by, verb, what, detail in tx.rows(
-            "SELECT seq, commit_no, at, by, verb, object, detail FROM audit"  # noqa: S608 - a constant is inserted
+            "SELECT seq, commit_no, at, by, verb, object, detail FROM audit"
             f" WHERE seq < :before {by_object} ORDER BY seq DESC LIMIT :limit",
             bound,
         )

@@ -70,7 +70,7 @@ class Database:
         self.path = path
         self.clock = clock
         self.new_id = new_id
-        self.on_commit: Callable[[set[str]], None] = lambda topics: None
+        self.on_commit: Callable[[set[str]], None] = _nobody
         self._loop: asyncio.AbstractEventLoop | None = None
         with _domain_errors(path):
             self._writer = _connect(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
@@ -178,7 +178,7 @@ class Database:
             db.execute("UPDATE file SET last_commit = ?", (self._commit_no,))
             db.execute("COMMIT")
             return True
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever ends the batch is each job's answer
             if db.in_transaction:
                 db.execute("ROLLBACK")
             self._commit_no = before
@@ -259,6 +259,10 @@ class Database:
         self._writer.close()
 
 
+def _nobody(topics: set[str]) -> None:
+    """Nobody waits."""
+
+
 def _settle(job: _Job) -> None:
     if job.error is not None:
         job.answer.set_exception(job.error)
@@ -289,9 +293,7 @@ def _translated(error: Exception, path: str) -> Exception:
         return error
     match error:
         case apsw.FullError():
-            return StorageFull(
-                "the disk is full; nothing was changed", hint=f"free space on the disk that holds {path}, then try again"
-            )
+            return StorageFull("the disk is full; nothing was changed", hint=f"free space on the disk that holds {path}, then try again")
         case apsw.NotADBError():
             return Invalid(f"{path} is not a database", hint="name another file with --db, or move this one away")
         case apsw.CorruptError():
@@ -299,12 +301,8 @@ def _translated(error: Exception, path: str) -> Exception:
         case apsw.BusyError() | apsw.LockedError():
             return Busy(f"{path} is in use by another process", hint="stop the other process, then try again")
         case apsw.CantOpenError() | apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
-            return Invalid(
-                f"{path} cannot be opened for reading and writing", hint="check that the directory exists and who owns it"
-            )
+            return Invalid(f"{path} cannot be opened for reading and writing", hint="check that the directory exists and who owns it")
         case apsw.IOError():
-            return StorageFull(
-                f"the disk that holds {path} failed ({error}); nothing was changed", hint="check the disk, then try again"
-            )
+            return StorageFull(f"the disk that holds {path} failed ({error}); nothing was changed", hint="check the disk, then try again")
         case _:
             return error

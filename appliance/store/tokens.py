@@ -9,7 +9,7 @@ from appliance.store.tx import Reader, Tx
 
 Role = Literal["admin", "operator", "viewer", "agent", "join"]
 
-_COLUMNS = "id, role, server, name, created_at, expires_at, uses_left, used_state, revoked_at"
+_COLUMNS = "id, role, server, name, created_at, expires_at, uses_left, revoked_at"
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -22,7 +22,6 @@ class Token(msgspec.Struct, frozen=True):
     created_at: int
     expires_at: int | None
     uses_left: int | None
-    used_state: str | None
     revoked_at: int | None
 
     def holds(self, now: int) -> bool:
@@ -73,9 +72,17 @@ def every(tx: Reader) -> list[Token]:
     return [Token(*row) for row in tx.rows(f"SELECT {_COLUMNS} FROM token WHERE role <> 'agent' ORDER BY created_at, id")]
 
 
-def spend(tx: Tx, id: str, agent_state: str) -> None:
-    """Take one use of a join token for `agent_state`."""
-    tx.execute("UPDATE token SET uses_left = uses_left - 1, used_state = ? WHERE id = ?", (agent_state, id))
+def spend(tx: Tx, id: str, agent_state: str, server: str) -> None:
+    """Take one use of a join token for `agent_state`, which joins as `server`."""
+    tx.execute("UPDATE token SET uses_left = uses_left - 1 WHERE id = ?", (id,))
+    tx.execute("INSERT INTO join_use (token, agent_state, server, at) VALUES (?, ?, ?, ?)", (id, agent_state, server, tx.now))
+    tx.touch("tokens")
+
+
+def spent_on(tx: Reader, id: str, agent_state: str) -> str | None:
+    """The server `agent_state` joined as with this token, or None."""
+    found: str | None = tx.value("SELECT server FROM join_use WHERE token = ? AND agent_state = ?", (id, agent_state))
+    return found
 
 
 def revoke(tx: Tx, id: str) -> bool:

@@ -117,9 +117,7 @@ async def perform_once(
         return Json(content, code)
     raw = await body_of(request)
     head = f"{request.method} {request.url.path}?{request.url.query}\n".encode()
-    code, content, again = await database.awrite(
-        once, whose(request).id, key, hashlib.sha256(head + raw).digest(), answered, secret=secret
-    )
+    code, content, again = await database.awrite(once, whose(request).id, key, hashlib.sha256(head + raw).digest(), answered, secret=secret)
     return Json(content, code, headers={"Idempotent-Replay": "true"} if again else None)
 
 

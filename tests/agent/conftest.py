@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,13 @@ from typing import Any
 
 import pytest
 
-from .fake import Fake
-
 TOP = Path(__file__).resolve().parents[2]
+if str(TOP) not in sys.path:
+    sys.path.insert(0, str(TOP))  # so that the tests run without an installation
+
+from appliance.agent.__main__ import main  # noqa: E402 - see above
+
+from .fake import Fake  # noqa: E402 - see above
 PYTHON = os.environ.get("APPLIANCE_TEST_AGENT_PYTHON", sys.executable)  # to run the agent under an older Python
 
 
@@ -46,9 +51,9 @@ class Machine:
 
     def env(self, **more: str) -> dict[str, str]:
         return {
-            **{name: value for name, value in os.environ.items() if not name.startswith("APPLIANCE_")},
+            **{name: value for name, value in os.environ.items() if not name.startswith(("APPLIANCE_", "PYTHON"))},
             "PYTHONPATH": str(TOP),
-            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir()) / f"agent-tests-{os.getuid()}"),
             "APPLIANCE_AGENT_STATE": str(self.state),
             "APPLIANCE_AGENT_ROOT": str(self.root),
             "APPLIANCE_AGENT_HOOKS": str(self.hooks),
@@ -125,6 +130,11 @@ def unjoined(tmp_path: Path, fake: Fake) -> Iterator[Machine]:
 
 
 @pytest.fixture
-def machine(unjoined: Machine) -> Machine:
-    unjoined.join()
+def machine(unjoined: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Machine:
+    """A machine that has joined; in this process, which is faster."""
+    with monkeypatch.context() as patched:
+        for name, value in unjoined.env().items():
+            patched.setenv(name, value)
+        assert main(["join", unjoined.fake.url, "join-token"]) == 0
+    capsys.readouterr()
     return unjoined

@@ -72,7 +72,7 @@ def test_a_delta_on_a_delta_goes_to_the_whole_one(database):
 
 def test_a_large_change_is_stored_whole(database):
     first = store(database, FILES)
-    id = store(database, {path: b"new" for path in FILES}, on=first)
+    id = store(database, dict.fromkeys(FILES, b"new"), on=first)
     assert row(database, id)[0] is None
     assert named(database, id) == 1
 

@@ -1,0 +1,204 @@
+"""The document an agent polls, as a value: what is desired, beside what is observed.
+
+`desired` depends on nothing but what is desired: not on the clock, not on statuses, not on when it is fetched. Its digest with the epoch is
+the ETag. Pure.
+"""
+
+import hashlib
+import time
+from typing import Any
+
+import msgspec
+
+from appliance.config import Statement
+from appliance.deployment import Blocker
+from appliance.names import is_uuid
+
+
+class Item(msgspec.Struct, frozen=True):
+    """All that a document says of one deployment; `values` are the effective inputs in clear, `body` what is to be run."""
+
+    deployment: str
+    name: str | None
+    generation: str
+    number: int
+    attempt: int
+    action: str
+    action_start: int
+    policy: str
+    interval: int | None
+    timeout: int | None
+    ungranted: bool
+    blockers: list[tuple[Blocker, bool]]
+    after: list[str]
+    config: str
+    config_created_at: int
+    statement: Statement
+    body: Any
+    values: dict[str, Any]
+    server: str
+    # beside what is desired
+    status: str
+    phase: str | None
+    last: dict[str, Any] | None
+
+
+def times(ms: int) -> str:
+    """RFC 3339, UTC, whole seconds: the form Heat gives."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms // 1000))
+
+
+def inputs_of(item: Item) -> list[dict[str, Any]]:
+    """The inputs a run receives: declared ones in their order, other given ones by name, then the appliance's own `deploy_*`."""
+    declared = [one.name for one in item.statement.inputs]
+    types = {one.name: one.type for one in item.statement.inputs}
+    names = [name for name in declared if name in item.values] + sorted(item.values.keys() - set(declared))
+    found = [{"name": name, "type": types.get(name) or kind_of(item.values[name]), "value": item.values[name]} for name in names]
+    own = {
+        "deploy_server_id": item.server,
+        "deploy_action": item.action,
+        "deploy_action_start": str(item.action_start),
+        "deploy_generation": str(item.number),
+        "deploy_attempt": str(item.attempt),
+        "deploy_leg": "1",
+        "deploy_run_policy": item.policy,
+    }
+    taken = set(names)
+    return found + [{"name": name, "type": "String", "value": value} for name, value in own.items() if name not in taken]
+
+
+def kind_of(value: Any) -> str:
+    """The input type of a value that nobody declared."""
+    if isinstance(value, bool):
+        return "Boolean"
+    if isinstance(value, int | float):
+        return "Number"
+    return "Json" if isinstance(value, dict | list) else "String"
+
+
+def outputs_of(statement: Statement) -> list[dict[str, Any]]:
+    """Declared outputs with every key filled in."""
+    return [{"name": one.name, "type": one.type, "error_output": one.error_output} for one in statement.outputs]
+
+
+def desired_item(item: Item) -> dict[str, Any]:
+    """One deployment as its server's agent sees it."""
+    blocked_on = [
+        {"deployment": one.deployment, "generation": one.generation, "name": f"{one.server}/{one.name}", "here": here}
+        for one, here in (item.blockers if item.ungranted else [])
+    ]
+    return {
+        "deployment": item.deployment,
+        "name": item.name,
+        "generation": item.generation,
+        "number": item.number,
+        "attempt": item.attempt,
+        "action": item.action,
+        "policy": item.policy,
+        "interval": item.interval,
+        "timeout": item.timeout,
+        "ready": not blocked_on,
+        "blocked_on": blocked_on,
+        "after": item.after,
+        "config": {
+            "id": item.config,
+            "name": item.name,
+            "group": item.statement.group,
+            "creation_time": times(item.config_created_at),
+            "config": item.body,
+            "options": item.statement.options,
+            "inputs": inputs_of(item),
+            "outputs": outputs_of(item.statement),
+        },
+    }
+
+
+class Document(msgspec.Struct, frozen=True):
+    """Encoded once. `etag` is the quoted value of the header."""
+
+    etag: str
+    content: bytes
+
+
+def build(server: tuple[str, str], epoch: tuple[int, str], changed: int, items: list[Item], tombstones: list[str]) -> Document:
+    """The document of a server (id, name), its items already in run order."""
+    desired = msgspec.json.encode(
+        {
+            "changed": changed,
+            "items": [desired_item(item) for item in items] + [{"deployment": id, "deleted": True} for id in tombstones],
+        }
+    )
+    observed = {
+        item.deployment: {"status": item.status, "phase": item.phase, "generation": item.generation, "last": item.last} for item in items
+    }
+    head = msgspec.json.encode({"number": epoch[0], "id": epoch[1]})
+    names = msgspec.json.encode({"id": server[0], "name": server[1]})
+    beside = msgspec.json.encode({"items": observed})
+    content = b'{"server":%b,"epoch":%b,"desired":%b,"observed":%b}' % (names, head, desired, beside)
+    return Document(f'"{hashlib.sha256(head + desired).hexdigest()}"', content)
+
+
+# ------------------------------------------------------------------------------------------------------------ stock agents
+
+
+def stock_item(item: Item, run: str) -> dict[str, Any]:
+    """One deployment as os-collect-config and heat-agents 13 take it: all eight fields, scalars as text. `with_signal` adds the URL.
+
+    Source of the rules: heat-agents' 55-heat-config and heat-config-notify; values of a type other than text stop the script hook there,
+    and an input without a value stops everything.
+    """
+    given = [one for one in inputs_of(item) if not one["name"].startswith("deploy_")]
+    texts = [{"name": one["name"], "type": "String", "value": _text(one["value"])} for one in given if one["value"] is not None]
+    own = {
+        "deploy_server_id": item.server,
+        "deploy_action": item.action,
+        "deploy_action_start": str(item.action_start),
+        "deploy_generation": str(item.number),
+        "deploy_attempt": str(item.attempt),
+        "deploy_run_policy": item.policy,
+        "deploy_stack_id": f"appliance/{item.deployment}",
+        "deploy_resource_name": stock_name(item),
+        "deploy_signal_transport": "TEMP_URL_SIGNAL",
+        "deploy_signal_verb": "PUT",
+    }
+    return {
+        "id": run,
+        "name": stock_name(item),
+        "group": item.statement.group or "Heat::Ungrouped",
+        "creation_time": times(item.config_created_at),
+        "config": "" if item.body is None else item.body,
+        "options": item.statement.options,
+        "inputs": texts + [{"name": name, "type": "String", "value": value} for name, value in own.items()],
+        "outputs": outputs_of(item.statement),
+    }
+
+
+def with_signal(item: dict[str, Any], url: str) -> dict[str, Any]:
+    """A stock item with the URL its result is to be PUT to."""
+    return item | {"inputs": [*item["inputs"], {"name": "deploy_signal_id", "type": "String", "value": url}]}
+
+
+def stock_name(item: Item) -> str:
+    """A name that is safe as a file name there, unique per server, and never a collector's."""
+    name = item.name or item.deployment
+    return f"deployment-{name}" if name in _COLLECTORS or is_uuid(name) else name
+
+
+_COLLECTORS = ("request", "ec2", "cfn", "heat", "heat_local", "local", "zaqar", "os-collect-config")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return msgspec.json.encode(value).decode()
+
+
+def stock_document(metadata_url: str, polling_interval: int, items: list[dict[str, Any]]) -> bytes:
+    """The whole document for a stock agent, its items in run order.
+
+    It always holds the agent's own settings: without them a standard image overwrites its configuration and never calls again.
+    """
+    own = {"collectors": ["request"], "polling_interval": polling_interval, "request": {"metadata_url": metadata_url}}
+    return msgspec.json.encode({"os-collect-config": own, "deployments": items})

@@ -1,0 +1,55 @@
+"""What makes a run necessary, as keyed digests, and what of it changed. Pure."""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from appliance.config import Statement
+from appliance.keys import Key
+
+
+def body_digest(body: Any) -> bytes:
+    """Digest of a body: of its bytes when it is text, so that moving a script into a plan changes nothing; else of its JSON."""
+    raw = body.encode() if isinstance(body, str) else msgspec.json.encode(body, order="deterministic")
+    return hashlib.sha256(raw).digest()
+
+
+def parts_of(key: Key, statement: Statement, body: bytes, values: dict[str, Any]) -> dict[str, str]:
+    """Keyed digests by part: `group`, `body`, `options` and `input:NAME` of each triggering value.
+
+    `body` is the digest of the body or of the plan file that is the body; `values` are `config.triggering(...)`.
+    """
+    parts = {
+        "group": _digest(key, "group", statement.group),
+        "body": key.fingerprint(b"body", body)[:16].hex(),
+        "options": _digest(key, "options", statement.options),
+    }
+    return parts | {f"input:{name}": _digest(key, "input", [name, value]) for name, value in values.items()}
+
+
+def _digest(key: Key, kind: str, value: Any) -> str:
+    return key.fingerprint(kind.encode(), msgspec.json.encode(value, order="deterministic"))[:16].hex()
+
+
+def whole(key: Key, parts: dict[str, str]) -> bytes:
+    """The fingerprint, 32 bytes."""
+    return key.fingerprint(msgspec.json.encode(parts, order="deterministic"))
+
+
+def changed_parts(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """Names of the parts that differ, sorted."""
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+def describe(changed: list[str], statement: Statement) -> str:
+    """One phrase for people: `script changed, input who changed`."""
+    body = (
+        f"file {statement.source.plan}:{statement.source.path}"
+        if statement.source
+        else statement.group
+        if statement.group == "script"
+        else "body"
+    )
+    words = [body if name == "body" else f"input {name[6:]}" if name.startswith("input:") else name for name in changed]
+    return ", ".join(f"{word} changed" for word in words)

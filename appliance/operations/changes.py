@@ -1,0 +1,183 @@
+"""What changes on deployments when something they are made of changes: generations, standings, dependants, who is to be woken."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from appliance import config as configs_rules
+from appliance import fingerprint
+from appliance.config import Given, Statement
+from appliance.deployment import Action, Cause, Memory, Policy, Standing, begin, waiting
+from appliance.errors import ApplianceError, Conflict
+from appliance.keys import Key
+from appliance.operations.sources import Sources
+from appliance.store import configs, deployments, runs, servers, uses
+from appliance.store.configs import Config
+from appliance.store.deployments import Deployment, Generation, Terms
+from appliance.store.tx import Tx
+from appliance.store.uses import Resolved
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """Ids of the deployments that got a new generation, and of their servers."""
+
+    deployments: list[str]
+    servers: list[str]
+
+
+class Desire(msgspec.Struct, frozen=True):
+    """What a generation would be made of, and its fingerprint."""
+
+    config: Config
+    inputs: dict[str, Given]
+    files: list[Resolved]
+    parts: dict[str, str]
+    fingerprint: bytes
+
+
+def desire(key: Key, sources: Sources, config: Config, inputs: dict[str, Given]) -> Desire:
+    """Resolve a config and given inputs as of now. Raises what `Sources.resolve` raises."""
+    files = sources.resolve(config)
+    body = files[0].digest if files else fingerprint.body_digest(config.statement.body)
+    values = configs_rules.triggering(config.statement, configs_rules.effective(config.statement, clear(key, inputs)))
+    parts = fingerprint.parts_of(key, config.statement, body, values)
+    return Desire(config, inputs, files, parts, fingerprint.whole(key, parts))
+
+
+def clear(key: Key, inputs: dict[str, Given]) -> dict[str, Any]:
+    """Given inputs with secrets opened."""
+    return {
+        name: msgspec.json.decode(key.unsealed(one.sealed)) if isinstance(one.sealed, str) else one.value for name, one in inputs.items()
+    }
+
+
+def seal(key: Key, plain: dict[str, Any], secret: dict[str, Any]) -> dict[str, Given]:
+    """Given values as they are stored."""
+    found = {name: Given(value) for name, value in plain.items()}
+    return found | {name: Given(sealed=key.sealed(msgspec.json.encode(value).decode())) for name, value in secret.items()}
+
+
+def first_generation(tx: Tx, deployment: str, server: str, terms: Terms, needs: list[str], wanted: Desire, by: str) -> None:
+    """Give a new deployment its terms and its first generation."""
+    deployments.set_terms(tx, deployment, 1, terms, needs, by)
+    made = deployments.add_generation(tx, deployment, _generation(wanted, 1, 1, "CREATE", "create", None, tx.now, by))
+    uses.set_files(tx, deployment, made.id, wanted.files)
+    deployments.set_memory(tx, deployment, Memory(substantial=made.id))
+    deployments.set_state(tx, deployment, made.id, 1, waiting(blocked=bool(deployments.blockers(tx, deployment))))
+    servers.set_changed(tx, server)
+
+
+def _generation(
+    wanted: Desire, number: int, terms: int, action: Action, cause: Cause, detail: str | None, action_start: int, by: str
+) -> Generation:
+    return Generation("", number, terms, action, wanted.fingerprint, wanted.parts, cause, detail, action_start, 0, 0, by)
+
+
+def renew(
+    tx: Tx,
+    old: Deployment,
+    wanted: Desire,
+    cause: Cause,
+    detail: str | None,
+    by: str,
+    *,
+    must: bool = False,
+    action: Action = "UPDATE",
+    terms: int | None = None,
+    policy: Policy | None = None,
+    wiped: bool = False,
+) -> Standing:
+    """Make the next generation of a deployment and say where it stands on it.
+
+    `must`: it runs though nothing changed (rerun, reset, a move to `always`). `terms` and `policy` are the new ones where they changed.
+    `wiped`: what was remembered of this machine is forgotten.
+    """
+    terms = old.terms_number if terms is None else terms
+    start = max(tx.now, old.generation.action_start + 1)
+    made = deployments.add_generation(tx, old.id, _generation(wanted, old.generation.number + 1, terms, action, cause, detail, start, by))
+    uses.set_files(tx, old.id, made.id, wanted.files)
+    memory = Memory() if wiped else old.memory
+    if must:
+        memory = msgspec.structs.replace(memory, must_run=True)
+    before = None if wiped else old.standing
+    standing = begin(
+        policy or old.terms.policy,
+        memory,
+        wanted.fingerprint,
+        before,
+        blocked=bool(deployments.blockers(tx, old.id)),
+        busy=bool(runs.open_of_deployment(tx, old.id)),
+    )
+    if standing.ungranted:
+        memory = msgspec.structs.replace(memory, substantial=made.id)
+    if memory != old.memory:
+        deployments.set_memory(tx, old.id, memory)
+    deployments.set_state(tx, old.id, made.id, terms, standing)
+    servers.set_changed(tx, old.server)
+    settle(tx, [old.id])
+    return standing
+
+
+def settle(tx: Tx, moved: Iterable[str]) -> None:
+    """Bring all that (directly or not) depend on `moved` to where they stand now, and wake who waits for them.
+
+    A dependant that has been granted or has finished is left alone: dependencies order, they do not propagate.
+    """
+    queue, seen = list(moved), set[str]()
+    while queue:
+        for id in deployments.needed_by(tx, queue.pop()):
+            if id in seen:
+                continue
+            seen.add(id)
+            dependant = deployments.by_id(tx, id)
+            if not dependant.standing.ungranted:
+                continue
+            standing = waiting(blocked=bool(deployments.blockers(tx, id)), repeating=dependant.standing.repeating)
+            if standing != dependant.standing:
+                deployments.set_state(tx, id, dependant.generation.id, dependant.terms_number, standing)
+            tx.touch(f"deployment:{id}", f"server:{dependant.server}")
+            queue.append(id)
+
+
+def after_switch(tx: Tx, key: Key, *, plan_id: int, version: int, changed: Iterable[str], by: str) -> Moved:
+    """Make new generations of exactly the deployments that use a file whose bytes a switch changed, in the switch's own transaction.
+
+    `changed` are the paths whose entry differs. Raises Conflict when a file in use is gone and Invalid when it can no longer be run, naming
+    the file and who uses it: then nothing of the switch stays.
+    """
+    sources = Sources(tx)
+    moved: dict[str, str] = {}
+    for path in changed:
+        for id in uses.users_of_path(tx, plan_id, path):
+            old = deployments.by_id(tx, id)
+            try:
+                wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs)
+            except ApplianceError as error:
+                raise type(error)(
+                    f"{error.message}; {old.label} uses it, so nothing was switched",
+                    hint=f"delete or change {old.label} first, or push a version that has the file as it must be",
+                    detail=error.detail,
+                ) from None
+            if wanted.fingerprint != old.generation.fingerprint:
+                renew(tx, old, wanted, "switch", f"{what_changed(old, wanted)} (version {version})", by)
+                moved[id] = old.server
+    return Moved(list(moved), list(dict.fromkeys(moved.values())))
+
+
+def what_changed(old: Deployment, wanted: Desire) -> str:
+    """Which parts of the fingerprint differ, as a phrase for people."""
+    return fingerprint.describe(fingerprint.changed_parts(old.generation.parts, wanted.parts), wanted.config.statement)
+
+
+def refuse_if_needed(tx: Tx, old: Deployment, apart_from: set[str]) -> None:
+    """Raise Conflict when deployments other than `apart_from` depend on this one."""
+    others = [id for id in deployments.needed_by(tx, old.id) if id not in apart_from]
+    if others:
+        names = ", ".join(deployments.by_id(tx, id).label for id in others[:10])
+        raise Conflict(f"{old.label} is needed by {names}", hint="delete those first, or change what they come after")
+
+
+def same_statement(old: Config, new: Statement, plan: int | None) -> bool:
+    """Whether a stored config already says this (its name aside)."""
+    return old.plan == plan and msgspec.structs.replace(old.statement, name=new.name) == new

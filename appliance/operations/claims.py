@@ -1,0 +1,127 @@
+"""An agent asks which of the runs it minted it may start."""
+
+import msgspec
+
+from appliance.deployment import Refusal, granted
+from appliance.errors import Invalid, NotFound
+from appliance.identity import Who
+from appliance.names import check_uuid
+from appliance.operations.arrivals import Clone, arrive, refuse_troubled
+from appliance.operations.changes import settle
+from appliance.store import deployments, runs
+from appliance.store.deployments import Deployment
+from appliance.store.runs import Claim
+from appliance.store.servers import Server
+from appliance.store.tx import Tx
+
+MANY = 5000
+
+
+class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One run the agent would start."""
+
+    run: str
+    deployment: str
+    generation: str
+    attempt: int = 1
+
+
+class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A claim: the runs, and the deleted deployments the agent has forgotten."""
+
+    runs: list[Ask] = []
+    forgotten: list[str] = []
+
+
+def claim(tx: Tx, server_id: str, who: Who, alive_at: int | None, asked: Asked) -> list[Claim] | Clone:
+    """Answer each run id; the same id always gets the same answer. A Clone is returned (what was noted of it stays) and raised by the edge.
+
+    Raises Invalid for malformed ids, NotFound for a run id of another server.
+    """
+    if len(asked.runs) > MANY:
+        raise Invalid(f"a claim of {len(asked.runs)} runs is over the limit of {MANY}")
+    for ask in asked.runs:
+        for kind, id in (("run", ask.run), ("deployment", ask.deployment), ("generation", ask.generation)):
+            check_uuid(kind, id)
+    server = arrive(tx, server_id, who, alive_at)
+    if server.trouble is None:
+        try:
+            refuse_troubled(server, who)
+        except Clone as clone:
+            return clone
+        deployments.forgotten(tx, server_id, asked.forgotten)
+    granted_now: dict[str, str] = {}
+    return [_answer(tx, server, who, ask, granted_now) for ask in asked.runs]
+
+
+def _answer(tx: Tx, server: Server, who: Who, ask: Ask, granted_now: dict[str, str]) -> Claim:
+    before = runs.claim_of(tx, ask.run)
+    if before is not None:
+        if before.server != server.id:
+            raise NotFound(f"no run {ask.run!r} for this token")
+        if before.answer == "granted":
+            granted_now[ask.deployment] = ask.generation
+        return before
+    if runs.by_id(tx, ask.run) is not None:
+        raise Invalid(f"run id {ask.run!r} was used already")
+    found = deployments.find(tx, ask.deployment)
+    refusal, message, after = _judge(tx, server, ask, found, granted_now)
+    if refusal is not None:
+        answer = Claim(ask.run, server.id, "refused", refusal, message, [])
+    else:
+        assert found is not None
+        _grant(tx, server, who, ask, found, after)
+        granted_now[ask.deployment] = ask.generation
+        answer = Claim(ask.run, server.id, "granted", None, None, after)
+    runs.answer(tx, answer, ask.deployment, ask.generation, ask.attempt)
+    return answer
+
+
+def _judge(
+    tx: Tx, server: Server, ask: Ask, found: Deployment | None, granted_now: dict[str, str]
+) -> tuple[Refusal | None, str, list[str]]:
+    """(why it is refused or None, a sentence, the generations it is granted after)."""
+    if server.trouble is not None:
+        return "other-instance", server.trouble.sentence, []
+    if found is None or found.server != server.id or found.deleted_commit is not None:
+        return "deleted", "the deployment is not there any more", []
+    if ask.generation != found.generation.id:
+        return "superseded", f"generation {found.generation.number} is current", []
+    if not found.standing.ungranted:
+        return "claimed", f"it is {found.standing.phase or found.standing.status}", []
+    if ask.attempt != found.attempt:
+        return "claimed", f"attempt {found.attempt} is the one to run", []
+    if found.terms.policy == "once" and runs.open_of_deployment(tx, found.id):
+        return "claimed", "an earlier run has not been reported to its end", []
+    after: list[str] = []
+    for blocker in deployments.blockers(tx, found.id):
+        here = blocker.server_id == server.id
+        may_follow = granted_now.get(blocker.deployment) == blocker.generation or blocker.phase in ("granted", "running")
+        if not here or not may_follow:
+            return "blocked", f"waits for {blocker.server}/{blocker.name}", []
+        after.append(blocker.generation)
+    return None, "", after
+
+
+def _grant(tx: Tx, server: Server, who: Who, ask: Ask, found: Deployment, after: list[str]) -> None:
+    memory = found.memory
+    runs.grant(
+        tx,
+        ask.run,
+        server.id,
+        found.id,
+        found.generation.id,
+        found.terms_number,
+        attempt=ask.attempt,
+        after=after,
+        instance=msgspec.json.encode(who.instance).decode(),
+        agent_state=who.agent_state,
+        boot=who.boot,
+        changed=server.changed,
+        owed=memory.must_run,
+    )
+    if memory.must_run:
+        deployments.set_memory(tx, found.id, msgspec.structs.replace(memory, must_run=False))
+    standing = granted(found.standing, ask.run, follows=bool(after))
+    deployments.set_state(tx, found.id, found.generation.id, found.terms_number, standing)
+    settle(tx, [found.id])

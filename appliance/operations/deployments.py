@@ -1,0 +1,326 @@
+"""Saying what must run where: create and update. See also operations/fate.py."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from appliance import config as rules
+from appliance.config import Given, Statement
+from appliance.deployment import INTERVAL_SECONDS, POLICIES, TIMEOUT_SECONDS, Policy, cycle, waiting
+from appliance.errors import ApplianceError, Conflict, Invalid, NotFound
+from appliance.keys import Key
+from appliance.names import check_name
+from appliance.operations.changes import clear, desire, first_generation, renew, same_statement, seal, settle, what_changed
+from appliance.operations.references import find_deployment
+from appliance.operations.sources import Sources
+from appliance.store import audit, configs, deployments, plans, servers
+from appliance.store.configs import Config
+from appliance.store.deployments import Deployment, Terms
+from appliance.store.servers import Server
+from appliance.store.tx import Tx
+
+UNSET = msgspec.UNSET
+Unset = msgspec.UnsetType
+
+TIMEOUT_LIMIT = 30 * 24 * 3600
+MANY = 20_000
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What to create: `server` by name or id, `config` by id or as a statement, `depends_on` as ids or `SERVER/NAME`.
+
+    `update`: where the server has a deployment of this name, bring that one to this instead of refusing.
+    """
+
+    server: str
+    name: str
+    config: str | Statement
+    inputs: dict[str, Any] = {}
+    secrets: dict[str, Any] = {}
+    policy: Policy | None = None
+    interval: int | None = None
+    timeout: int | None = TIMEOUT_SECONDS
+    depends_on: list[str] = []
+    update: bool = False
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """What to change of a deployment; what is not given stays. `inputs` and `secrets` are merged, `drop` takes inputs away."""
+
+    name: str | Unset = UNSET
+    config: str | Statement | Unset = UNSET
+    inputs: dict[str, Any] = {}
+    secrets: dict[str, Any] = {}
+    drop: list[str] = []
+    policy: Policy | Unset = UNSET
+    interval: int | Unset | None = UNSET
+    timeout: int | Unset | None = UNSET
+    depends_on: list[str] | Unset = UNSET
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What became of one deployment: `changes` says, for people, what is new about it."""
+
+    id: str
+    did: Literal["created", "updated", "unchanged"]
+    changes: list[str]
+
+
+class _Batch:
+    """What the items of one operation share: a script that thirty of them name is stored once, and they may depend on each other."""
+
+    def __init__(self, tx: Tx, key: Key, by: str) -> None:
+        self.tx, self.key, self.by = tx, key, by
+        self.sources = Sources(tx)
+        self.placed: dict[tuple[str, str], str] = {}
+        self._statements: list[tuple[Statement, Config]] = []
+
+    def config(self, given: str | Statement, name: str, like: Config | None) -> Config:
+        """The config to use: the one with this id, `like` when it already says the same, or a new one."""
+        if isinstance(given, str):
+            found = configs.by_id(self.tx, given)
+            if found.hidden_at is not None:
+                raise NotFound(f"config {given!r} was deleted", hint="see what there is with: appliance config list")
+            return found
+        statement = given if given.name is not None else msgspec.structs.replace(given, name=name)
+        plan = None if statement.source is None else plans.find(self.tx, statement.source.plan).id
+        if like is not None and same_statement(like, statement, plan):
+            return like
+        for other, stored in self._statements:
+            if other == statement:
+                return stored
+        rules.check(statement)
+        stored = configs.add(self.tx, statement, plan, self.by)
+        self._statements.append((statement, stored))
+        return stored
+
+    def reference(self, ref: str) -> str:
+        """The id of a deployment named by id or `SERVER/NAME`, one of this batch too."""
+        server, slash, name = ref.partition("/")
+        if slash:
+            found = self.placed.get((servers.find(self.tx, server).id, name))
+            if found is not None:
+                return found
+        elif ref in self.placed.values():
+            return ref
+        try:
+            return find_deployment(self.tx, ref).id
+        except NotFound:
+            raise Invalid(f"depends_on names {ref!r}, and there is no such deployment", hint="name it as SERVER/NAME or by id") from None
+
+
+def create(tx: Tx, key: Key, wanted: list[Wanted], by: str) -> list[Done]:
+    """Create deployments: all of them or none.
+
+    Raises Invalid, NotFound or Conflict naming the item that is wrong (counted from 1 when there are several).
+    """
+    if len(wanted) > MANY:
+        raise Invalid(f"{len(wanted)} deployments at once are more than {MANY}")
+    batch = _Batch(tx, key, by)
+    placed: list[tuple[str, Deployment | None]] = []
+    done: list[Done] = []
+    for number, item in enumerate(wanted, 1):
+        with _naming(number, len(wanted)):
+            placed.append(_place(batch, item))
+    for number, (item, (id, old)) in enumerate(zip(wanted, placed, strict=True), 1):
+        with _naming(number, len(wanted)):
+            needs = list(dict.fromkeys(batch.reference(one) for one in item.depends_on))
+            done.append(_bring(batch, item, old, needs) if old is not None else _begin(batch, item, id, needs))
+    for id, _ in placed:
+        refuse_cycle(tx, id)
+    for id, old in placed:
+        if old is None:
+            _stand_again(tx, id)
+    return done
+
+
+class _naming:  # noqa: N801 - it reads as a clause
+    """Say which item of a list an error is about."""
+
+    def __init__(self, number: int, of: int) -> None:
+        self.prefix = f"item {number}: " if of > 1 else ""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self.prefix and isinstance(error, ApplianceError):
+            raise type(error)(self.prefix + error.message, hint=error.hint, detail=error.detail) from None
+
+
+def _place(batch: _Batch, item: Wanted) -> tuple[str, Deployment | None]:
+    """The id of a new deployment, or the one there is that is to be brought to what is wanted."""
+    check_name("deployment", item.name)
+    server = servers.find(batch.tx, item.server)
+    label = f"{server.name}/{item.name}"
+    if (server.id, item.name) in batch.placed:
+        raise Conflict(f"{label} is named twice")
+    there = deployments.named(batch.tx, server.id, item.name)
+    if there and not item.update:
+        raise Conflict(f"{label} exists already", hint=f"change it with: appliance deployment update {label}")
+    if len(there) > 1:
+        raise Conflict(f"{label} names {len(there)} deployments", hint="use one of the ids: " + ", ".join(one.id for one in there))
+    id = there[0].id if there else deployments.add(batch.tx, server.id, batch.by)
+    batch.placed[server.id, item.name] = id
+    return id, there[0] if there else None
+
+
+def _begin(batch: _Batch, item: Wanted, id: str, needs: list[str]) -> Done:
+    config = batch.config(item.config, item.name, None)
+    plain, secret = rules.check_given(config.statement, item.inputs, item.secrets)
+    inputs = seal(batch.key, plain, secret)
+    wanted = desire(batch.key, batch.sources, config, inputs)
+    server = servers.find(batch.tx, item.server)
+    policy = _policy(item.policy, plain) or "on-change"
+    terms = checked_terms(server, Terms(item.name, policy, item.interval, item.timeout, config.id, inputs))
+    first_generation(batch.tx, id, server.id, terms, needs, wanted, batch.by)
+    audit.record(batch.tx, batch.by, "deployment create", id, server=server.name, name=item.name, policy=terms.policy)
+    return Done(id, "created", [])
+
+
+def _bring(batch: _Batch, item: Wanted, old: Deployment, needs: list[str]) -> Done:
+    """Bring a deployment to what is wanted; the policy stays where none is said."""
+    config = batch.config(item.config, item.name, configs.by_id(batch.tx, old.terms.config))
+    plain, secret = rules.check_given(config.statement, item.inputs, item.secrets)
+    policy = _policy(item.policy, plain) or old.terms.policy
+    terms = Terms(item.name, policy, item.interval, item.timeout, config.id, seal(batch.key, plain, secret))
+    return _apply(batch, old, config, terms, needs)
+
+
+def update(tx: Tx, key: Key, id: str, edit: Edit, by: str) -> Done:
+    """Change a deployment. A change of its fingerprint makes the next generation; an equal update changes nothing.
+
+    Raises NotFound, Gone, Invalid or Conflict.
+    """
+    batch = _Batch(tx, key, by)
+    old = deployments.by_id(tx, id)
+    config = like = configs.by_id(tx, old.terms.config)
+    if not isinstance(edit.config, Unset):
+        config = batch.config(edit.config, old.terms.name or old.id, like)
+    plain, secret = rules.check_given(config.statement, *_merged(key, old.terms.inputs, edit))
+    policy = _policy(None if isinstance(edit.policy, Unset) else edit.policy, edit.inputs) or old.terms.policy
+    interval = old.terms.interval if isinstance(edit.interval, Unset) else edit.interval
+    terms = Terms(
+        old.terms.name if isinstance(edit.name, Unset) else check_name("deployment", edit.name),
+        policy,
+        None if isinstance(edit.interval, Unset) and policy != "always" else interval,
+        old.terms.timeout if isinstance(edit.timeout, Unset) else edit.timeout,
+        config.id,
+        seal(key, plain, secret),
+    )
+    if terms.name is not None and terms.name != old.terms.name and deployments.named(tx, old.server, terms.name):
+        raise Conflict(f"{old.server_name}/{terms.name} exists already")
+    needs = deployments.needs(tx, id)
+    if isinstance(edit.depends_on, list):
+        needs = list(dict.fromkeys(batch.reference(one) for one in edit.depends_on))
+    done = _apply(batch, old, config, terms, needs)
+    refuse_cycle(tx, id)
+    return done
+
+
+def _merged(key: Key, given: dict[str, Given], edit: Edit) -> tuple[dict[str, Any], dict[str, Any]]:
+    values = clear(key, given)
+    for name in edit.drop:
+        if name not in values:
+            raise Invalid(f"there is no input {name!r} to take away")
+    kept = {name: value for name, value in values.items() if name not in edit.drop}
+    sealed = {name for name, one in given.items() if isinstance(one.sealed, str)}
+    plain = {name: value for name, value in kept.items() if name not in sealed and name not in edit.secrets}
+    secret = {name: value for name, value in kept.items() if name in sealed and name not in edit.inputs}
+    return plain | edit.inputs, secret | edit.secrets
+
+
+def _apply(batch: _Batch, old: Deployment, config: Config, terms: Terms, needs: list[str]) -> Done:
+    """Write what differs from what is desired now: new terms, and a new generation when a machine must run for it."""
+    tx = batch.tx
+    terms = checked_terms(servers.by_id(tx, old.server), terms)
+    wanted = desire(batch.key, batch.sources, config, terms.inputs)
+    before = configs.by_id(tx, old.terms.config).statement.source
+    moved = config.statement.source != before  # the same bytes from another place: the new place must be what the generation uses
+    differs = wanted.fingerprint != old.generation.fingerprint
+    to_always = terms.policy == "always" and old.terms.policy != "always"
+    changes = [what_changed(old, wanted)] if differs else []
+    if moved and not differs:
+        changes.append("the body comes from another place")
+    changes += _terms_changed(old.terms, terms)
+    if sorted(deployments.needs(tx, old.id)) != sorted(needs):
+        changes.append("dependencies changed")
+    if not differs and terms.inputs != old.terms.inputs:
+        changes.append("inputs changed that trigger nothing")
+    elif not differs and not moved and terms.config != old.terms.config:
+        changes.append("declarations of the config changed")
+    if not changes:
+        return Done(old.id, "unchanged", [])
+    number = old.terms_number + 1
+    deployments.set_terms(tx, old.id, number, terms, needs, batch.by)
+    if differs or to_always or moved:
+        renew(tx, old, wanted, "update", ", ".join(changes), batch.by, must=to_always, terms=number, policy=terms.policy)
+    else:
+        standing = old.standing
+        if standing.ungranted:
+            standing = waiting(blocked=bool(deployments.blockers(tx, old.id)), repeating=standing.repeating)
+        deployments.set_state(tx, old.id, old.generation.id, number, standing)
+        settle(tx, [old.id])
+        tx.touch(f"server:{old.server}")
+    audit.record(tx, batch.by, "deployment update", old.id, changes=changes)
+    return Done(old.id, "updated", changes)
+
+
+def _terms_changed(old: Terms, new: Terms) -> list[str]:
+    words = [
+        ("name", f"name {new.name}"),
+        ("policy", f"policy {new.policy}"),
+        ("interval", f"interval {new.interval} s" if new.interval else "no interval"),
+        ("timeout", f"timeout {new.timeout} s" if new.timeout else "no timeout"),
+    ]
+    return [text for field, text in words if getattr(old, field) != getattr(new, field)]
+
+
+def _policy(said: Policy | None, plain: dict[str, Any]) -> Policy | None:
+    """The policy that is asked for: by the option, else by the input of Heat's users, else none."""
+    by_input = plain.get(rules.POLICY_INPUT)
+    if said is not None or by_input is None:
+        return said
+    for policy in POLICIES:
+        if policy == by_input:
+            return policy
+    raise Invalid(f"input {rules.POLICY_INPUT!r} is {by_input!r}; it is one of {', '.join(POLICIES)}")
+
+
+def checked_terms(server: Server, terms: Terms) -> Terms:
+    """Refuse terms that cannot be kept. Raises Invalid or Conflict."""
+    if terms.interval is not None and terms.policy != "always":
+        raise Invalid(f"an interval goes with policy always, and this one is {terms.policy}")
+    if terms.interval is not None and terms.interval < INTERVAL_SECONDS:
+        raise Invalid(f"an interval of {terms.interval} s is too short", hint=f"use at least {INTERVAL_SECONDS} s")
+    if terms.timeout is not None and not 1 <= terms.timeout <= TIMEOUT_LIMIT:
+        raise Invalid(f"a timeout of {terms.timeout} s is out of range", hint=f"use 1 to {TIMEOUT_LIMIT} seconds, or none")
+    if server.kind == "stock" and terms.policy != "on-change":
+        raise Conflict(
+            f"{server.name!r} runs a stock agent, which runs one id once and cannot keep the policy {terms.policy}",
+            hint="use on-change, or run the appliance's own agent there (appliance agent join)",
+        )
+    return terms
+
+
+def refuse_cycle(tx: Tx, id: str) -> None:
+    """Raise Invalid when a deployment depends on itself by way of others, naming them."""
+    edges: dict[str, list[str]] = {}
+    queue = [id]
+    while queue:
+        one = queue.pop()
+        if one not in edges:
+            edges[one] = deployments.needs(tx, one)
+            queue += edges[one]
+    path = cycle(edges, id)
+    if path:
+        names = " -> ".join(deployments.by_id(tx, one).label for one in [*path, id])
+        raise Invalid(f"these depend on each other in a circle: {names}", hint="take one of these dependencies away")
+
+
+def _stand_again(tx: Tx, id: str) -> None:
+    """A new deployment may wait for one that came after it in the same list."""
+    made = deployments.by_id(tx, id)
+    standing = waiting(blocked=bool(deployments.blockers(tx, id)))
+    if standing != made.standing:
+        deployments.set_state(tx, id, made.generation.id, made.terms_number, standing)

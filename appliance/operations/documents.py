@@ -1,0 +1,82 @@
+"""What a server's agent is handed."""
+
+from typing import Any
+
+from appliance.config import effective
+from appliance.deployment import run_order
+from appliance.document import Document, Item, build
+from appliance.errors import Corrupt
+from appliance.keys import Key
+from appliance.operations.changes import clear
+from appliance.operations.sources import text_of
+from appliance.store import blobs, configs, deployments, servers, uses
+from appliance.store.configs import Config
+from appliance.store.deployments import Deployment
+from appliance.store.tx import Reader
+
+
+def document(tx: Reader, key: Key, epoch: tuple[int, str], server_id: str) -> Document:
+    """The document of a server's agent, as of this snapshot. Raises NotFound."""
+    server = servers.by_id(tx, server_id)
+    return build((server.id, server.name), epoch, server.changed, items(tx, key, server_id), deployments.tombstones(tx, server_id))
+
+
+def items(tx: Reader, key: Key, server_id: str) -> list[Item]:
+    """A server's deployments in run order, each with all that a document says of it."""
+    there = {one.id: one for one in deployments.of_server(tx, server_id)}
+    needs = {id: deployments.needs(tx, id) for id in there}
+    order = run_order((id, one.terms.name, one.seq, needs[id]) for id, one in there.items())
+    known: dict[str, Config] = {}
+    return [_item(tx, key, there[id], [need for need in needs[id] if need in there], there, known) for id in order]
+
+
+def _item(tx: Reader, key: Key, one: Deployment, after: list[str], there: dict[str, Deployment], known: dict[str, Config]) -> Item:
+    config = known.get(one.terms.config) or known.setdefault(one.terms.config, configs.by_id(tx, one.terms.config))
+    ungranted = one.standing.ungranted
+    blockers = deployments.blockers(tx, one.id) if ungranted else []
+    memory = one.memory
+    last: dict[str, Any] | None = None
+    if memory.last_run is not None:
+        last = {
+            "run": memory.last_run,
+            "generation": memory.last_generation,
+            "boot": memory.last_boot,
+            "changed": memory.last_changed,
+        }
+    return Item(
+        one.id,
+        one.terms.name,
+        one.generation.id,
+        one.generation.number,
+        one.attempt,
+        one.generation.action,
+        one.generation.action_start,
+        one.terms.policy,
+        one.terms.interval,
+        one.terms.timeout,
+        ungranted,
+        [(blocker, blocker.deployment in there) for blocker in blockers],
+        after,
+        config.id,
+        config.created_at,
+        config.statement,
+        body_of(tx, one, config),
+        effective(config.statement, clear(key, one.terms.inputs)),
+        one.server,
+        one.standing.status,
+        one.standing.phase,
+        last,
+    )
+
+
+def body_of(tx: Reader, one: Deployment, config: Config) -> Any:
+    """What is to be run: the config's own body, or the bytes of the plan file this generation was resolved to."""
+    if config.statement.source is None:
+        return config.statement.body
+    assert config.plan is not None
+    digest = uses.digest_of(tx, one.generation.id, config.plan, config.statement.source.path)
+    if digest is None:
+        raise Corrupt(
+            f"{one.label}: its generation does not say which bytes of {config.statement.source.path!r} it uses", hint="restore a backup"
+        )
+    return text_of(blobs.read(tx, digest), f"{config.statement.source.plan}:{config.statement.source.path}")

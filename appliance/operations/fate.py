@@ -1,0 +1,114 @@
+"""Running a deployment again, and ending one."""
+
+import msgspec
+
+from appliance.deployment import Standing, Verdict, finished
+from appliance.keys import Key
+from appliance.operations.changes import desire, refuse_if_needed, renew, settle
+from appliance.operations.sources import Sources
+from appliance.store import audit, configs, deployments, runs, servers, stock
+from appliance.store.deployments import Deployment
+from appliance.store.runs import Run
+from appliance.store.tx import Reader, Tx
+
+
+def rerun(tx: Tx, key: Key, ids: list[str], by: str) -> list[Standing]:
+    """Make each run once more, whatever it did before: all of them or none. Raises NotFound, Gone."""
+    sources = Sources(tx)
+    standings = []
+    for id in ids:
+        old = deployments.by_id(tx, id)
+        wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs)
+        standings.append(renew(tx, old, wanted, "rerun", f"rerun by {by}", by, must=True))
+        audit.record(tx, by, "deployment rerun", id, number=old.generation.number + 1)
+    return standings
+
+
+def delete(tx: Tx, ids: list[str], by: str) -> None:
+    """Delete deployments: all of them or none. What was not granted is withdrawn; a granted run may finish.
+
+    Raises NotFound, Gone, and Conflict when others depend on one of them.
+    """
+    going = set(ids)
+    for id in ids:
+        refuse_if_needed(tx, deployments.by_id(tx, id), going)
+    for id in ids:
+        bury(tx, deployments.by_id(tx, id), by)
+
+
+def bury(tx: Tx, old: Deployment, by: str) -> None:
+    """Make one a tombstone. Its agent is told until it says that it has forgotten it; where there is no agent, nobody needs to be."""
+    server = servers.by_id(tx, old.server)
+    told = server.kind == "agent" and server.agent_state is not None and server.deleted_at is None
+    deployments.bury(tx, old.id, acknowledged=not told)
+    servers.set_changed(tx, old.server)
+    audit.record(tx, by, "deployment delete", old.id, server=old.server_name, name=old.terms.name)
+
+
+def reset(tx: Tx, key: Key, server_id: str, by: str, why: str) -> int:
+    """Forget all that was done on a server: open runs end `interrupted`, and everything runs again as on a new machine.
+
+    One commit; how many deployments that are. Raises NotFound.
+    """
+    server = servers.by_id(tx, server_id)
+    close_runs(tx, server_id, f"the server was reset ({why})")
+    servers.forget_identity(tx, server_id)
+    stock.forget(tx, server_id)
+    sources = Sources(tx)
+    all_of_it = deployments.of_server(tx, server_id)
+    for one in all_of_it:
+        wanted = desire(key, sources, configs.by_id(tx, one.terms.config), one.terms.inputs)
+        old = msgspec.structs.replace(one, standing=msgspec.structs.replace(one.standing, repeating=None))
+        renew(tx, old, wanted, "reset", why, by, must=True, action="CREATE", wiped=True)
+    audit.record(tx, by, "server reset", server_id, name=server.name, why=why, deployments=len(all_of_it))
+    return len(all_of_it)
+
+
+def close_runs(tx: Tx, server: str, why: str) -> list[Run]:
+    """End every open run of a server as interrupted: its machine does not know of it any more. Those that were open."""
+    closed = runs.open_of_server(tx, server)
+    for run in closed:
+        verdict = Verdict("FAILED", "interrupted", f"interrupted: {why}")
+        deployment = deployments.find(tx, run.deployment)
+        concerned = deployment is not None and concerns(tx, deployment, run)
+        runs.end(tx, run.id, verdict, None, "recorded" if concerned else "none", None if concerned else "not the current generation")
+        if deployment is not None and concerned:
+            apply(tx, deployment, finished(deployment.standing, run.id, verdict))
+        if deployment is not None:
+            remember_end(tx, deployment.id, run, verdict)
+    return closed
+
+
+def concerns(tx: Reader, deployment: Deployment, run: Run) -> bool:
+    """Whether the end of a run decides where its deployment stands.
+
+    It does when the standing is about that run, or when the run is a newer one of the current generation.
+    """
+    standing = deployment.standing
+    if deployment.deleted_commit is not None:
+        return False
+    if standing.run == run.id:
+        return True
+    if run.generation != deployment.generation.id:
+        return False
+    about = None if standing.run is None else runs.by_id(tx, standing.run)
+    return about is None or run.seq > about.seq
+
+
+def remember_end(tx: Tx, id: str, run: Run, verdict: Verdict) -> None:
+    """What the end of a run leaves in memory, also when it is not about the current generation: the machine is as that run left it."""
+    deployment = deployments.find(tx, id)
+    known = deployments.generation_of(tx, id, run.generation)
+    if deployment is None:
+        return
+    if verdict.status == "COMPLETE" and known is not None:
+        memory = msgspec.structs.replace(deployment.memory, completed_generation=run.generation, completed=known[1], left=False)
+    else:
+        memory = msgspec.structs.replace(deployment.memory, left=True)
+    deployments.set_memory(tx, id, memory)
+
+
+def apply(tx: Tx, deployment: Deployment, standing: Standing) -> None:
+    """Write where a deployment stands and bring those that depend on it to where they stand then."""
+    deployments.set_state(tx, deployment.id, deployment.generation.id, deployment.terms_number, standing)
+    settle(tx, [deployment.id])

@@ -1,0 +1,73 @@
+"""From a config's reference to a plan file to the bytes of the version that is current in this transaction."""
+
+from appliance.config import BODY_BYTES, check_body
+from appliance.errors import Conflict, Invalid
+from appliance.plan import Switch
+from appliance.store import blobs, listings, plans
+from appliance.store.configs import Config
+from appliance.store.listings import Lines
+from appliance.store.plans import Plan
+from appliance.store.tx import Reader
+from appliance.store.uses import Resolved
+
+
+class Sources:
+    """Resolves references within one operation; a listing is read once however many deployments refer to its plan."""
+
+    def __init__(self, tx: Reader) -> None:
+        self._tx = tx
+        self._current: dict[int, tuple[Plan, Switch, int, Lines]] = {}
+        self._bodies: dict[tuple[bytes, str | None], None] = {}
+
+    def resolve(self, config: Config) -> list[Resolved]:
+        """The files a config refers to, as they are current now; checked to be what a machine can run.
+
+        Raises Conflict when the plan was deleted or has no current version or no such file, Invalid when the file is no text, too large, or
+        (for `script`) no script.
+        """
+        source = config.statement.source
+        if source is None or config.plan is None:
+            return []
+        plan, current, listing, lines = self._lines(config.plan, source.plan)
+        where = f"{source.plan}:{source.path}"
+        value = lines.get(source.path)
+        if value is None:
+            raise Conflict(
+                f"plan {source.plan!r} has no file {source.path!r} in version {current.version}",
+                hint=f"see what it has with: appliance plan ls {source.plan} {current.version}",
+            )
+        if listings.mode_of(value) == "symlink":
+            raise Invalid(f"{where} is a symlink", hint="name the file it points to")
+        blob = blobs.by_id(self._tx, [listings.blob_of(value)])[listings.blob_of(value)]
+        key = (blob.digest, config.statement.group)
+        if key not in self._bodies:
+            if blob.size > BODY_BYTES:
+                raise Invalid(f"{where} has {blob.size} bytes; a config's body may have {BODY_BYTES}")
+            check_body(config.statement.group, text_of(blobs.content(self._tx, blob), where), where)
+            self._bodies[key] = None
+        return [Resolved(plan.id, source.path, current.version, listing, blob.digest)]
+
+    def _lines(self, id: int, name: str) -> tuple[Plan, Switch, int, Lines]:
+        if id not in self._current:
+            plan = plans.by_id(self._tx, id)
+            if plan is None:
+                raise Conflict(f"plan {name!r}, which the config refers to, was deleted", hint="make a config that refers to a living plan")
+            current = plans.current(self._tx, id)
+            if current is None:
+                raise Conflict(
+                    f"plan {name!r} has no current version, so nothing of it can be deployed",
+                    hint=f"make one current first: appliance plan switch {name} VERSION",
+                )
+            listing = plans.version(self._tx, plan, current.version).listing
+            self._current[id] = (plan, current, listing, listings.read(self._tx, listing))
+        return self._current[id]
+
+
+def text_of(raw: bytes, where: str) -> str:
+    """`raw` as text. Raises Invalid naming the line that is not UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        column = error.start - (raw.rfind(b"\n", 0, error.start) + 1) + 1
+        raise Invalid(f"{where} is not text: line {line}, column {column} is not UTF-8", hint="a config's body must be text") from None
