@@ -204,9 +204,6 @@ def test_deleting_a_plan_that_deployments_use_is_refused_naming_them(database):
     def use(tx):
         tx.execute("INSERT INTO server (id, name, kind, changed, commit_no, created_at) VALUES ('s', 'web-1', 'agent', 1, 1, 1)")
         tx.execute("INSERT INTO deployment (id, server, commit_no, created_at, by) VALUES ('d', 's', 1, 1, 'ann')")
-        tx.execute(
-            "INSERT INTO terms (deployment, number, name, policy, commit_no, by) VALUES ('d', 1, 'hello', 'on-change', 1, 'ann')"
-        )
         tx.execute("INSERT INTO uses (plan, path, kind, deployment) VALUES (?, 'a', 'file', 'd')", (plan.id,))
 
     database.write(use)
