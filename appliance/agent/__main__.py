@@ -119,10 +119,15 @@ def _run(asked: argparse.Namespace, settings: Settings) -> int:
         me = identity.load(settings, journal)
         found = facts.gather(settings.root)
         agent = Agent(settings, journal, found, me)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: agent.stop())
-        runner.settle(settings, journal, found)
-        return agent.one_pass() if asked.one_pass else agent.run()
+        stoppers = (signal.SIGTERM, signal.SIGINT)
+        before = [signal.signal(number, lambda *_: agent.stop()) for number in stoppers]
+        try:
+            runner.settle(settings, journal, found)
+            return agent.one_pass() if asked.one_pass else agent.run()
+        finally:
+            for number, handler in zip(stoppers, before):
+                signal.signal(number, handler)
+            agent.close()
     finally:
         journal.close()
         lock.release()

@@ -59,6 +59,11 @@ class Agent:
         elif not machine.same_instance(known, facts.instance):
             self._bar("this looks like another machine than the one that joined")
 
+    def close(self) -> None:
+        """Give back the descriptors."""
+        for descriptor in (self._stop_read, self._stop_write, self._wake_read, self._wake_write):
+            os.close(descriptor)
+
     def stop(self) -> None:
         """Ask for the end; safe in a signal handler."""
         with suppress(OSError):
@@ -176,6 +181,7 @@ class Agent:
             if entry["answer"] != "granted":
                 say(f"run {entry['run']} was refused: {entry.get('message') or entry.get('why')}")
         if any(entry.get("why") == "other-instance" for entry in answers):
+            self._claim_at = time.monotonic() + self._claim_backoff.after()
             self._bar("the appliance takes this for another machine than the one that joined")
             return False
         self._confirm_instance()
@@ -196,7 +202,6 @@ class Agent:
         if self._barred != why:
             say(f"{why}; nothing is started until `server keep` or `server reset` on the appliance decides")
         self._barred = why
-        self._claim_at = max(self._claim_at, time.monotonic() + self._claim_backoff.after())
 
     def _confirm_instance(self) -> None:
         if self._barred:

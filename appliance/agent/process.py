@@ -171,10 +171,8 @@ class Leader:
 def _sentence(number: int, program: Program) -> str:
     path = Path(program.argv[0])
     if number == errno.ENOENT and path.exists():
-        try:
-            first = path.open("rb").readline(200).decode("utf-8", "replace").strip()
-        except OSError:
-            first = ""
+        with path.open("rb") as file:
+            first = file.readline(200).decode("utf-8", "replace").strip()
         return f"the interpreter named in line 1 ({first!r}) does not exist on this machine"
     if number == errno.ENOEXEC:
         return f"{path.name} is no program: it has no '#!' line"
