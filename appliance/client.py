@@ -1,4 +1,4 @@
-"""The HTTP client of the command line: one connection, JSON in and out, streams for the large things. Standard library only, since it must start fast."""
+"""The HTTP client of the command line: JSON in and out, streams for large things. Standard library only, since it must start fast."""
 
 import http.client
 import json

@@ -114,13 +114,14 @@ def desired_item(item: Item) -> dict[str, Any]:
 
 
 class Document(msgspec.Struct, frozen=True):
-    """Encoded once. `etag` is the quoted value of the header."""
+    """Encoded once. `etag` is the quoted value of the header, `commit` the number of the newest commit in the snapshot it shows."""
 
     etag: str
     content: bytes
+    commit: int
 
 
-def build(server: tuple[str, str], epoch: tuple[int, str], changed: int, items: list[Item], tombstones: list[str]) -> Document:
+def build(server: tuple[str, str], epoch: tuple[int, str], commit: int, changed: int, items: list[Item], tombstones: list[str]) -> Document:
     """The document of a server (id, name), its items already in run order."""
     desired = msgspec.json.encode(
         {
@@ -135,7 +136,7 @@ def build(server: tuple[str, str], epoch: tuple[int, str], changed: int, items: 
     names = msgspec.json.encode({"id": server[0], "name": server[1]})
     beside = msgspec.json.encode({"items": observed})
     content = b'{"server":%b,"epoch":%b,"desired":%b,"observed":%b}' % (names, head, desired, beside)
-    return Document(f'"{hashlib.sha256(head + desired).hexdigest()}"', content)
+    return Document(f'"{hashlib.sha256(head + desired).hexdigest()}"', content, commit)
 
 
 # ------------------------------------------------------------------------------------------------------------ stock agents

@@ -42,9 +42,7 @@ def base(environ: Mapping[str, str], run: str, *, hook: bool) -> dict[str, str]:
     return kept
 
 
-def with_inputs(
-    env: dict[str, str], inputs: Iterable[Mapping[str, Any]], allowed: object
-) -> tuple[dict[str, str], list[str]]:
+def with_inputs(env: dict[str, str], inputs: Iterable[Mapping[str, Any]], allowed: object) -> tuple[dict[str, str], list[str]]:
     """`env` with every input under its own name, and the names left out.
 
     Left out is what would change how the script itself is run (`LD_*`, `PATH`, ...) unless the config's options allow

@@ -51,9 +51,7 @@ def groups(directories: Sequence[Path]) -> list[str]:
     return sorted(found)
 
 
-def prepare(
-    item: Item, run: str, directory: Path, hooks: Sequence[Path], environ: Mapping[str, str], umask: int
-) -> Prepared:
+def prepare(item: Item, run: str, directory: Path, hooks: Sequence[Path], environ: Mapping[str, str], umask: int) -> Prepared:
     """Make ready to run `item` in the fresh `directory`. Raises CannotStart, or OSError if there is no room."""
     hook = _find(item.group, hooks)
     (directory / "work").mkdir(mode=0o700)

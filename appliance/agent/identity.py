@@ -91,7 +91,6 @@ def from_answer(url: str, answer: dict[str, Any]) -> Identity:
     return Identity(url, answer["server"], str(answer.get("name") or ""), answer["token"], epoch)
 
 
-
 def moved_in(settings: Settings, journal: Journal, me: Identity, facts: Facts) -> None:
     """Keep a new identity. What the journal knows of another server goes: it says nothing about this one."""
     before = files.parse_object(journal.meta("identity")) or files.read_object(settings.identity)

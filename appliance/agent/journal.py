@@ -125,8 +125,7 @@ class Journal:
             try:
                 yield self._db
                 self._db.execute(
-                    "INSERT INTO meta VALUES ('counter', '1') "
-                    "ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1"
+                    "INSERT INTO meta VALUES ('counter', '1') ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1"
                 )
                 self._db.execute("COMMIT")
             except BaseException:

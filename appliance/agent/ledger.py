@@ -124,13 +124,11 @@ def running(journal: Journal, start: Running, pgid: int | None, leader: int | No
     with journal.write() as tx:
         if start.repeat is not None:
             tx.execute(
-                "INSERT INTO run (run, deployment, generation, attempt, repeat, state) "
-                "VALUES (?, ?, ?, ?, ?, 'granted')",
+                "INSERT INTO run (run, deployment, generation, attempt, repeat, state) VALUES (?, ?, ?, ?, ?, 'granted')",
                 (start.run, item.deployment, item.generation, item.attempt, start.repeat),
             )
         tx.execute(
-            "UPDATE run SET state = 'running', changed = ?, policy = ?, boot = ?, pgid = ?, leader = ?, started_at = ? "
-            "WHERE run = ?",
+            "UPDATE run SET state = 'running', changed = ?, policy = ?, boot = ?, pgid = ?, leader = ?, started_at = ? WHERE run = ?",
             (start.changed, item.policy, start.boot, pgid, leader, start.started_at, start.run),
         )
         tx.execute(
@@ -198,9 +196,7 @@ def again(journal: Journal, generations: Iterable[str]) -> list[str]:
 
 def pending(journal: Journal) -> list[sqlite3.Row]:
     """Signals to deliver, oldest first; of each run only the oldest, since they go in order."""
-    return journal.rows(
-        "SELECT min(seq) AS seq, run, kind, body FROM outbox WHERE state = 'pending' GROUP BY run ORDER BY 1"
-    )
+    return journal.rows("SELECT min(seq) AS seq, run, kind, body FROM outbox WHERE state = 'pending' GROUP BY run ORDER BY 1")
 
 
 def acknowledged(journal: Journal, seq: int) -> None:

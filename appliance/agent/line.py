@@ -26,9 +26,7 @@ from .wire import Answer, Client
 class Line:
     """Everything that is sent to the appliance goes through here."""
 
-    def __init__(
-        self, settings: Settings, me: Identity, facts: Facts, journal: Journal, wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, settings: Settings, me: Identity, facts: Facts, journal: Journal, wake: Callable[[], None]) -> None:
         self._settings, self.me, self._facts, self._journal, self._wake = settings, me, facts, journal, wake
         self.client = Client(me.url, insecure_http=settings.insecure_http, limit=settings.request)
         self.up = threading.Event()

@@ -72,8 +72,7 @@ class Agent:
     def run(self) -> int:
         """Work until told to stop."""
         threads = [
-            threading.Thread(target=self._edge, args=(work,), name=work.__name__, daemon=True)
-            for work in (self._poll_on, self._deliver_on)
+            threading.Thread(target=self._edge, args=(work,), name=work.__name__, daemon=True) for work in (self._poll_on, self._deliver_on)
         ]
         for thread in threads:
             thread.start()

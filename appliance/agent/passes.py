@@ -142,9 +142,7 @@ def decide(document: Document, memory: Memory, moment: Moment) -> Decision:
     if decision.adopt or decision.release:
         return decision
     start, wake_at = _start(document, memory, moment, items)
-    return Decision(
-        other_policy=decision.other_policy, forget=decision.forget, mint=decision.mint, start=start, wake_at=wake_at
-    )
+    return Decision(other_policy=decision.other_policy, forget=decision.forget, mint=decision.mint, start=start, wake_at=wake_at)
 
 
 def finished(item: Item, memory: Memory) -> bool:
@@ -179,15 +177,11 @@ def _other_policies(document: Document, memory: Memory, moment: Moment) -> list[
     return [
         item.deployment
         for item in document.items
-        if item.policy != "per-boot"
-        and item.deployment in memory.last
-        and memory.last[item.deployment].other_boot != moment.boot
+        if item.policy != "per-boot" and item.deployment in memory.last and memory.last[item.deployment].other_boot != moment.boot
     ]
 
 
-def _releases(
-    document: Document, memory: Memory, items: Mapping[str, Item], live: Mapping[str, Run]
-) -> list[tuple[str, str]]:
+def _releases(document: Document, memory: Memory, items: Mapping[str, Item], live: Mapping[str, Run]) -> list[tuple[str, str]]:
     """Grants that will not be started. A deployment that is merely absent is waited for: lists may be short."""
     found = []
     for run in memory.runs:
@@ -230,9 +224,7 @@ def _settled(run: Run, item: Item) -> bool:
     return run.why == "claimed" or run.digest == item.digest
 
 
-def _start(
-    document: Document, memory: Memory, moment: Moment, items: Mapping[str, Item]
-) -> tuple[Start | None, float | None]:
+def _start(document: Document, memory: Memory, moment: Moment, items: Mapping[str, Item]) -> tuple[Start | None, float | None]:
     granted = {run.generation: run for run in memory.runs if run.state == "granted"}
     busy = {run.deployment for run in memory.runs if run.state in LIVE}
     wake_at: float | None = None

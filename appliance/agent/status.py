@@ -92,9 +92,7 @@ def show(found: dict[str, Any]) -> str:
         lines.append(f"  {name}: {deployment['verdict']} ({deployment['outcome'] or 'told by the appliance'}{code})")
     signals = found.get("undelivered", [])
     lines += [
-        f"  not accepted: {signal['kind']} of run {signal['run']}: {signal['answer']}"
-        for signal in signals
-        if signal["state"] == "parked"
+        f"  not accepted: {signal['kind']} of run {signal['run']}: {signal['answer']}" for signal in signals if signal["state"] == "parked"
     ]
     waiting = sum(signal["state"] == "pending" for signal in signals)
     lines.append(f"signals waiting to be delivered: {waiting}")

@@ -50,6 +50,11 @@ class Console:
             self._client = Client(profile(getattr(self.args, "url", None), getattr(self.args, "token", None)))
         return self._client
 
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._client is not None:
+            self._client.close()
+
     def print(self, *lines: str) -> None:
         """Results."""
         for line in lines:
@@ -111,11 +116,13 @@ def run_command(function: Callable[[argparse.Namespace, Console], int], args: ar
     except Unreachable as error:
         return say(console, error.message, error.hint, UNREACHABLE)
     except BrokenPipeError:
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         return SUCCESS
     except KeyboardInterrupt:
         console.progress_over()
         return 130
+    finally:
+        console.close()
 
 
 def say(console: Console, message: str, hint: str, code: int) -> int:
@@ -169,8 +176,9 @@ def command(
     *,
     example: str,
     reads: bool = False,
+    remote: bool = True,
 ) -> argparse.ArgumentParser:
-    """Add a command with its help and an example; `reads` adds --json."""
+    """Add a command with its help and an example; `reads` adds --json, `remote` says where the appliance is."""
     parser = parsers.add_parser(
         name,
         help=what,
@@ -179,8 +187,9 @@ def command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=function)
-    parser.add_argument("--url", help="the appliance (default: $APPLIANCE_URL, then the profile)", metavar="URL")
-    parser.add_argument("--token", help="the token (default: $APPLIANCE_TOKEN, then the profile)", metavar="TOKEN")
+    if remote:
+        parser.add_argument("--url", help="the appliance (default: $APPLIANCE_URL, then the profile)", metavar="URL")
+        parser.add_argument("--token", help="the token (default: $APPLIANCE_TOKEN, then the profile)", metavar="TOKEN")
     if reads:
         parser.add_argument("--json", action="store_true", help="print JSON")
     return parser

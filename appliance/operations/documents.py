@@ -9,7 +9,7 @@ from appliance.errors import Corrupt
 from appliance.keys import Key
 from appliance.operations.changes import clear
 from appliance.operations.sources import text_of
-from appliance.store import blobs, configs, deployments, servers, uses
+from appliance.store import blobs, configs, deployments, file, servers, uses
 from appliance.store.configs import Config
 from appliance.store.deployments import Deployment
 from appliance.store.tx import Reader
@@ -18,7 +18,8 @@ from appliance.store.tx import Reader
 def document(tx: Reader, key: Key, epoch: tuple[int, str], server_id: str) -> Document:
     """The document of a server's agent, as of this snapshot. Raises NotFound."""
     server = servers.by_id(tx, server_id)
-    return build((server.id, server.name), epoch, server.changed, items(tx, key, server_id), deployments.tombstones(tx, server_id))
+    commit = file.last_commit(tx)
+    return build((server.id, server.name), epoch, commit, server.changed, items(tx, key, server_id), deployments.tombstones(tx, server_id))
 
 
 def items(tx: Reader, key: Key, server_id: str) -> list[Item]:

@@ -97,7 +97,7 @@ class Database:
 
     @property
     def commit_no(self) -> int:
-        """The greatest commit number given out so far."""
+        """The greatest commit number that is on disk."""
         return self._commit_no
 
     # ------------------------------------------------------------------------------------------ writing
@@ -157,13 +157,13 @@ class Database:
     def _attempt(self, batch: list[_Job]) -> bool:
         """One transaction. False when it failed as a whole: then nothing of it is on disk and every job has that error."""
         db = self._writer
-        before = self._commit_no
+        number = self._commit_no
         try:
             db.execute("BEGIN IMMEDIATE")
             now = self.clock()
             for job in batch:
-                self._commit_no += 1
-                tx = Tx(db, now, self._commit_no, self.new_id, job.topics)
+                number += 1
+                tx = Tx(db, now, number, self.new_id, job.topics)
                 db.execute("SAVEPOINT operation")
                 try:
                     job.result = job.run(tx)
@@ -175,13 +175,13 @@ class Database:
                     db.execute("RELEASE operation")
                     job.error = _translated(error, self.path)
                     job.topics.clear()
-            db.execute("UPDATE file SET last_commit = ?", (self._commit_no,))
+            db.execute("UPDATE file SET last_commit = ?", (number,))
             db.execute("COMMIT")
+            self._commit_no = number
             return True
         except Exception as error:  # noqa: BLE001 - whatever ends the batch is each job's answer
             if db.in_transaction:
                 db.execute("ROLLBACK")
-            self._commit_no = before
             for job in batch:
                 job.error = _translated(error, self.path)
                 job.topics.clear()

@@ -29,6 +29,12 @@ def read(tx: Reader) -> File | None:
     return None if found is None else File(*found)
 
 
+def last_commit(tx: Reader) -> int:
+    """The number of the newest commit in this snapshot."""
+    found: int = tx.value("SELECT last_commit FROM file")
+    return found
+
+
 def set_url(tx: Tx, url: str | None) -> None:
     """Store the base of every URL we write."""
     tx.execute("UPDATE file SET url = ?", (url,))

@@ -12,8 +12,8 @@ Stands = Literal["granted", "running", "ended", "released"]
 Effect = Literal["recorded", "none"]
 
 _COLUMNS = (
-    "seq, id, server, deployment, generation, terms, attempt, leg, repeat, stands, status, reason, sentence, status_code, after, agent_state, boot,"
-    " changed, granted_at, started_at, ended_at, owed, effect, effect_why"
+    "seq, id, server, deployment, generation, terms, attempt, leg, repeat, stands, status, reason, sentence, status_code, after,"
+    " agent_state, boot, changed, granted_at, started_at, ended_at, owed, effect, effect_why"
 )
 
 
@@ -146,8 +146,8 @@ def grant(
 ) -> None:
     """Add a granted run."""
     tx.execute(
-        "INSERT INTO run (id, server, deployment, generation, terms, attempt, stands, after, instance, agent_state, boot, changed, granted_at,"
-        " granted_commit, owed) VALUES (?, ?, ?, ?, ?, ?, 'granted', ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO run (id, server, deployment, generation, terms, attempt, stands, after, instance, agent_state, boot, changed,"
+        " granted_at, granted_commit, owed) VALUES (?, ?, ?, ?, ?, ?, 'granted', ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             server,
@@ -204,8 +204,8 @@ def start(tx: Tx, id: str, *, boot: str | None, changed: int | None) -> None:
 def end(tx: Tx, id: str, verdict: Verdict, status_code: int | None, effect: Effect, why: str | None) -> None:
     """A run has ended; `effect` is what that did to its deployment."""
     tx.execute(
-        "UPDATE run SET stands = 'ended', status = ?, reason = ?, sentence = ?, status_code = ?, ended_at = ?, ended_commit = ?, effect = ?,"
-        " effect_why = ?, started_at = coalesce(started_at, granted_at, ?) WHERE id = ?",
+        "UPDATE run SET stands = 'ended', status = ?, reason = ?, sentence = ?, status_code = ?, ended_at = ?, ended_commit = ?, "
+        " effect = ?, effect_why = ?, started_at = coalesce(started_at, granted_at, ?) WHERE id = ?",
         (verdict.status, verdict.reason, verdict.sentence, status_code, tx.now, tx.commit, effect, why, tx.now, id),
     )
 

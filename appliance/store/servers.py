@@ -11,8 +11,8 @@ from appliance.store.tx import ConstraintFailed, Reader, Tx
 Kind = Literal["unenrolled", "agent", "stock"]
 
 _COLUMNS = (
-    "id, name, kind, changed, rotation, machine, root, cloud, agent_state, boot, boots, rival, journal, agent_version, hooks, joined_commit,"
-    " trouble, created_at, deleted_at"
+    "id, name, kind, changed, rotation, machine, root, cloud, agent_state, boot, boots, rival, journal, agent_version, hooks,"
+    " joined_commit, trouble, created_at, deleted_at"
 )
 
 

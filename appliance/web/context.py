@@ -7,6 +7,7 @@ from starlette.requests import HTTPConnection
 from appliance.keys import Key
 from appliance.store.database import Database
 from appliance.store.tokens import Token
+from appliance.web.seen import SeenBuffer
 from appliance.web.waits import Waits
 
 
@@ -31,6 +32,7 @@ class Context:
     epoch_id: str
     settings: Settings
     waits: Waits = field(default_factory=Waits)
+    seen: SeenBuffer = field(default_factory=SeenBuffer)
     tokens: dict[bytes, Token] = field(default_factory=dict)
 
     def after_commit(self, topics: set[str]) -> None:

@@ -75,9 +75,7 @@ async def received(request: Request, limit: int, what: str) -> AsyncIterator[tup
         except ClientDisconnect:
             raise Invalid("the upload was cut short; nothing was stored", hint="send it again, whole") from None
         except OSError as error:
-            raise StorageFull(
-                f"the upload cannot be kept ({error.strerror}); nothing was stored", hint="free space on the disk"
-            ) from None
+            raise StorageFull(f"the upload cannot be kept ({error.strerror}); nothing was stored", hint="free space on the disk") from None
         spool.seek(0)
         yield spool, size
 
@@ -135,9 +133,7 @@ def scanned(spool: Spool, unpacked: Spool, limits: archive.Limits) -> tuple[list
                     copy.write(chunk)
             found.append(Found(member.path, member.mode, member.size, hasher.digest(), start))
     except OSError as error:
-        raise StorageFull(
-            f"the archive cannot be unpacked ({error.strerror}); nothing was stored", hint="free space on the disk"
-        ) from None
+        raise StorageFull(f"the archive cannot be unpacked ({error.strerror}); nothing was stored", hint="free space on the disk") from None
     return found, copy or spool
 
 

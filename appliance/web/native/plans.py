@@ -199,9 +199,7 @@ async def get_diff(request: Request) -> Response:
     if new is None:
         new = str(database.read(plans.overview, name).newest)
     before, after, changes = await database.aread(plans.diff, name, old, new)
-    return Json(
-        {"plan": name, "from": version_view(before), "to": version_view(after), "changes": [change_view(one) for one in changes]}
-    )
+    return Json({"plan": name, "from": version_view(before), "to": version_view(after), "changes": [change_view(one) for one in changes]})
 
 
 # ---------------------------------------------------------------------------------------------------- switches

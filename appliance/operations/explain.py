@@ -1,0 +1,146 @@
+"""Why a deployment stands where it stands, what it waits for, and what would change that."""
+
+import msgspec
+
+from appliance.deployment import Blocker, Phase
+from appliance.store import deployments, runs, servers
+from appliance.store.deployments import Deployment, Past
+from appliance.store.runs import Run
+from appliance.store.servers import Seen, Server
+from appliance.store.tx import Reader
+
+SILENT_MS = 120_000
+
+
+class View(msgspec.Struct, frozen=True):
+    """A deployment as people see it: `phase` says `delivered` where its agent was handed it, `settled` why a waiter need not wait on."""
+
+    deployment: Deployment
+    phase: Phase | None
+    sentence: str
+    blockers: list[Blocker]
+    needs: list[str]
+    settled: str | None
+
+
+class Why(msgspec.Struct, frozen=True):
+    """`because` in the order to be read; `next` is the command that would change it, or None."""
+
+    view: View
+    because: list[str]
+    next: str | None
+    runs: list[Run]
+
+
+def view(tx: Reader, one: Deployment, seen: Seen | None) -> View:
+    """One deployment as people see it. `seen` is when its server's agent was last heard, as far as is known now."""
+    standing = one.standing
+    found = deployments.blockers(tx, one.id) if standing.phase == "blocked" else []
+    phase = standing.phase
+    sentence = standing.sentence
+    if phase == "pending":
+        delivered = seen is not None and seen.delivered is not None and seen.delivered >= one.state_commit
+        phase = "delivered" if delivered else phase
+        sentence = pending_sentence(one, seen, delivered, tx.now)
+    elif found:
+        sentence = "waits for " + ", ".join(f"{it.server}/{it.name} ({it.status if it.status == 'FAILED' else it.phase})" for it in found)
+    return View(one, phase, sentence, found, deployments.needs(tx, one.id), settled(tx, one))
+
+
+def pending_sentence(one: Deployment, seen: Seen | None, delivered: bool, now: int) -> str:
+    """What is known of a machine that has not asked for what is ready for it."""
+    if seen is None:
+        return f"ready; {one.server_name} was never seen, it runs when it joins"
+    if delivered:
+        return f"ready; {one.server_name} was handed it and has not asked to start it yet (its agent may be busy with another run)"
+    silent = f" (last seen {(now - seen.at) // 1000} s ago)" if now - seen.at > SILENT_MS else ""
+    return f"ready; {one.server_name} has not fetched it yet{silent}"
+
+
+def settled(tx: Reader, one: Deployment) -> str | None:
+    """`complete`, `failed`, or `blocked` when it waits (in the end) for one that has failed; None while it may still move by itself."""
+    if one.standing.status != "IN_PROGRESS":
+        return "complete" if one.standing.status == "COMPLETE" else "failed"
+    if one.standing.phase != "blocked":
+        return None
+    queue, seen = [one.id], set[str]()
+    while queue:
+        for blocker in deployments.blockers(tx, queue.pop()):
+            if blocker.status == "FAILED":
+                return "blocked"
+            if blocker.phase == "blocked" and blocker.deployment not in seen:
+                seen.add(blocker.deployment)
+                queue.append(blocker.deployment)
+    return None
+
+
+def failed_roots(tx: Reader, id: str) -> list[Blocker]:
+    """The failed deployments something waits for, directly or by way of others."""
+    found: dict[str, Blocker] = {}
+    queue, seen = [id], set[str]()
+    while queue:
+        for blocker in deployments.blockers(tx, queue.pop()):
+            if blocker.status == "FAILED":
+                found[blocker.deployment] = blocker
+            elif blocker.deployment not in seen:
+                seen.add(blocker.deployment)
+                queue.append(blocker.deployment)
+    return list(found.values())
+
+
+def why(tx: Reader, one: Deployment, seen: Seen | None) -> Why:
+    """Explain one deployment."""
+    server = servers.by_id(tx, one.server)
+    shown = view(tx, one, seen)
+    history = deployments.generations(tx, one.id, 2)
+    last = runs.of_deployment(tx, one.id, 5)
+    because = [shown.sentence, made_by(history[0])]
+    if one.standing.held:
+        because.append("its policy is once, and it has been started on this machine before")
+    if one.standing.repeating is not None:
+        because.append(f"a repeat ({one.terms.policy}) is running beside that")
+    because += [f"run {run.id[:8]}: {run_sentence(run)}" for run in last[:3]]
+    if server.trouble is not None:
+        because.append(f"nothing runs on {server.name}: {server.trouble.sentence}")
+    if seen is not None:
+        because.append(f"{server.name} was last seen {max(0, tx.now - seen.at) // 1000} s ago")
+    return Why(shown, because, next_command(tx, one, shown, server), last)
+
+
+def made_by(past: Past) -> str:
+    """Why the current generation was made."""
+    causes = {
+        "create": f"created by {past.by}",
+        "update": f"updated by {past.by}",
+        "switch": f"a switch by {past.by}",
+        "rerun": f"a rerun by {past.by}",
+        "reset": "the server was reset",
+    }
+    text = causes.get(past.cause, past.cause)
+    detail = f" ({past.detail})" if past.detail and past.cause not in ("rerun", "create") else ""
+    return f"generation {past.number}: {text}{detail}"
+
+
+def run_sentence(run: Run) -> str:
+    """What came of one run, for people."""
+    kind = f"a repeat ({run.repeat})" if run.repeat else "granted"
+    if run.stands == "released":
+        return f"{kind}, given back unstarted ({run.reason})"
+    if run.stands != "ended":
+        return f"{kind}, {run.stands}"
+    effect = "" if run.effect == "recorded" else f"; without effect: {run.effect_why}"
+    return f"{kind}, {run.status} ({run.sentence}){effect}"
+
+
+def next_command(tx: Reader, one: Deployment, shown: View, server: Server) -> str | None:
+    """The command that would change where it stands."""
+    if server.trouble is not None:
+        return f"appliance server reset {server.name}"
+    if one.standing.status == "FAILED" or one.standing.held:
+        return f"appliance rerun {one.label}"
+    roots = failed_roots(tx, one.id) if shown.phase == "blocked" else []
+    if roots:
+        return f"appliance rerun {roots[0].server}/{roots[0].name}"
+    if server.kind == "unenrolled" and one.standing.status == "IN_PROGRESS":
+        return f"appliance server token {server.name}"
+    return None

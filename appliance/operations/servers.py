@@ -1,0 +1,191 @@
+"""Machines: added, described, joined, removed; and people's tokens."""
+
+import secrets
+
+import msgspec
+
+from appliance.errors import Conflict, Invalid, NotFound, Unauthorized
+from appliance.identity import ALIVE_MS, Known, Who, boots_after, recognise
+from appliance.keys import Key
+from appliance.names import check_label, check_name
+from appliance.operations import fate
+from appliance.operations.changes import refuse_if_needed
+from appliance.store import audit, deployments, servers, tokens
+from appliance.store.servers import Kind, Server
+from appliance.store.tokens import Role, Token
+from appliance.store.tx import Tx
+
+JOIN_SECONDS = 24 * 3600
+
+
+class NewServer(msgspec.Struct, frozen=True):
+    """A server to add. `stock`: its agent is os-collect-config with heat-agents."""
+
+    name: str
+    labels: list[str] = []
+    stock: bool = False
+
+
+class Added(msgspec.Struct, frozen=True):
+    """A server, with the secret its machine joins with (None for a stock one)."""
+
+    server: Server
+    join_token: str | None
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """What an agent gets for a join token."""
+
+    server: Server
+    token: str
+    reset: bool
+
+
+def new_secret() -> str:
+    """A random token of 256 bits."""
+    return "app_" + secrets.token_urlsafe(32)
+
+
+def add(tx: Tx, new: NewServer, secret: str, by: str) -> Added:
+    """Add a server; `secret` becomes its join token. A row the Heat edge made for this name is taken over. Raises Invalid, Conflict."""
+    check_name("server", new.name)
+    for label in new.labels:
+        check_label(label)
+    kind: Kind = "stock" if new.stock else "unenrolled"
+    server = servers.add(tx, new.name, kind, new.labels)
+    audit.record(tx, by, "server add", server.id, name=new.name, labels=new.labels, kind=kind)
+    if new.stock:
+        return Added(server, None)
+    return Added(server, _join_token(tx, server, secret))
+
+
+def _join_token(tx: Tx, server: Server, secret: str) -> str:
+    tokens.revoke_of_server(tx, server.id, ("join",))
+    tokens.add(tx, secret, "join", f"join {server.name}", server=server.id, expires_at=tx.now + JOIN_SECONDS * 1000, uses=1)
+    return secret
+
+
+def renew_join_token(tx: Tx, ref: str, secret: str, by: str) -> Added:
+    """A new join token for a server; the one before opens nothing any more. Raises NotFound, Conflict for a stock server."""
+    server = servers.find(tx, ref)
+    if server.kind == "stock":
+        raise Conflict(f"{server.name!r} is for a stock agent, which does not join", hint=f"see: appliance server show {server.name}")
+    audit.record(tx, by, "server token", server.id, name=server.name)
+    return Added(server, _join_token(tx, server, secret))
+
+
+def edit(tx: Tx, ref: str, name: str | None, add_labels: list[str], drop_labels: list[str], stock: bool | None, by: str) -> Server:
+    """Rename, label, or say which agent a server has. Raises NotFound, Invalid, Conflict."""
+    server = servers.find(tx, ref)
+    for label in add_labels:
+        check_label(label)
+    if name is not None and name != server.name:
+        servers.rename(tx, server.id, check_name("server", name))
+    servers.add_labels(tx, server.id, add_labels)
+    servers.drop_labels(tx, server.id, drop_labels)
+    if stock is not None:
+        _mark(tx, server, stock)
+    audit.record(tx, by, "server edit", server.id, name=name, add=add_labels, drop=drop_labels, stock=stock)
+    return servers.by_id(tx, server.id)
+
+
+def _mark(tx: Tx, server: Server, stock: bool) -> None:
+    if stock and server.kind == "agent":
+        raise Conflict(f"{server.name!r} speaks to the appliance's own agent", hint="remove the server and add it with --stock")
+    if stock:
+        unfit = [one.label for one in deployments.of_server(tx, server.id) if one.terms.policy != "on-change"]
+        if unfit:
+            raise Conflict(f"a stock agent cannot keep the policies of {', '.join(unfit[:10])}", hint="make them on-change first")
+        tokens.revoke_of_server(tx, server.id)
+    elif server.kind == "stock":
+        raise Conflict(f"{server.name!r} has been handed out to a stock agent", hint="remove the server and add it without --stock")
+    servers.set_kind(tx, server.id, "stock" if stock else server.kind)
+
+
+def remove(tx: Tx, ref: str, by: str) -> None:
+    """Remove a server with its deployments; never waits for its machine. Raises NotFound, and Conflict when others depend on them."""
+    server = servers.find(tx, ref)
+    there = deployments.of_server(tx, server.id)
+    for one in there:
+        refuse_if_needed(tx, one, {other.id for other in there})
+    fate.close_runs(tx, server.id, "the server was removed")
+    servers.remove(tx, server.id)
+    for one in there:
+        fate.bury(tx, one, by)
+    tokens.revoke_of_server(tx, server.id)
+    audit.record(tx, by, "server remove", server.id, name=server.name, deployments=len(there))
+
+
+def reset(tx: Tx, key: Key, ref: str, by: str) -> int:
+    """`server reset`: everything runs again on whoever speaks next. How many deployments that are. Raises NotFound."""
+    return fate.reset(tx, key, servers.find(tx, ref).id, by, f"reset by {by}")
+
+
+def join(tx: Tx, key: Key, secret: str, who: Who, fresh: str) -> Joined:
+    """Exchange a join token for an agent token, `fresh`.
+
+    From the same instance that never resets; from another it does. The same agent state may ask again (a lost answer): it gets a new
+    token and the one before is revoked. Raises Unauthorized, and Conflict for a server that has a stock agent.
+    """
+    token = tokens.by_secret(tx, secret)
+    if token is None or token.role != "join" or not token.holds(tx.now):
+        raise Unauthorized(
+            "this join token is not known, has expired or was revoked", hint="make a new one with: appliance server token NAME"
+        )
+    again = tokens.spent_on(tx, token.id, who.agent_state)
+    if token.uses_left == 0 and again is None:
+        raise Unauthorized("this join token was used already", hint="make a new one with: appliance server token NAME")
+    if token.server is None:
+        raise Invalid("this join token names no server")
+    server = servers.by_id(tx, token.server)
+    if server.deleted_at is not None:
+        raise Unauthorized("this join token's server was removed")
+    if server.kind == "stock":
+        raise Conflict(f"{server.name!r} has a stock agent, and a server has one agent only", hint="add another server for this machine")
+    if again is None:
+        tokens.spend(tx, token.id, who.agent_state, server.id)
+    tokens.revoke_of_server(tx, server.id, ("agent",))
+    tokens.add(tx, fresh, "agent", f"agent of {server.name}", server=server.id)
+    found = recognise(Known(server.instance, server.agent_state, server.boot, [], None, None), who, tx.now + ALIVE_MS)
+    was_reset = found == "other-instance"
+    if was_reset:
+        fate.reset(tx, key, server.id, f"agent of {server.name}", "another machine joined with a new token")
+        server = servers.by_id(tx, server.id)
+    elif server.agent_state is not None and server.agent_state != who.agent_state:
+        fate.close_runs(tx, server.id, "the agent's state was lost")
+    servers.set_kind(tx, server.id, "agent")
+    servers.set_trouble(tx, server.id, None)
+    servers.speaks(tx, server.id, who.instance, who.agent_state, who.boot, boots_after(server.boots, who.boot), who.journal)
+    servers.describe_agent(tx, server.id, who.version, who.hooks)
+    servers.joined(tx, server.id)
+    audit.record(tx, f"agent of {server.name}", "server join", server.id, name=server.name, reset=was_reset)
+    return Joined(servers.by_id(tx, server.id), fresh, was_reset)
+
+
+def add_token(tx: Tx, secret: str, role: Role, name: str, expires_at: int | None, by: str) -> Token:
+    """A token for a person or a program. Raises Invalid."""
+    check_name("token", name)
+    if role not in ("admin", "operator", "viewer"):
+        raise Invalid(f"role {role!r} is not for people", hint="use admin, operator or viewer")
+    id = tokens.add(tx, secret, role, name, expires_at=expires_at)
+    audit.record(tx, by, "token create", id, role=role, name=name)
+    found = tokens.by_id(tx, id)
+    assert found is not None
+    return found
+
+
+def revoke_token(tx: Tx, ref: str, by: str) -> None:
+    """Make a token open nothing from now on, by id or name.
+
+    Raises NotFound, and Conflict when the name is not unique or it is the last admin's.
+    """
+    matching = [one for one in tokens.every(tx) if ref in (one.id, one.name) and one.revoked_at is None]
+    if not matching:
+        raise NotFound(f"no token {ref!r}", hint="see what there is with: appliance token list")
+    if len(matching) > 1:
+        raise Conflict(f"{ref!r} names {len(matching)} tokens", hint="use one of the ids: " + ", ".join(one.id for one in matching))
+    admins = [one for one in tokens.every(tx) if one.role == "admin" and one.holds(tx.now)]
+    if [one.id for one in admins] == [matching[0].id]:
+        raise Conflict("this is the last admin token", hint="make another first: appliance token create --role admin --name NAME")
+    tokens.revoke(tx, matching[0].id)
+    audit.record(tx, by, "token revoke", matching[0].id, name=matching[0].name)

@@ -1,0 +1,117 @@
+"""The composition root of the serving process."""
+
+import asyncio
+import contextlib
+import hashlib
+import signal
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from appliance import __version__, pyz
+from appliance.errors import ApplianceError
+from appliance.web import stock
+from appliance.web.context import Context, context
+from appliance.web.front import Front
+from appliance.web.native import agents, blobs, deployments, plans, servers
+from appliance.web.respond import Json, render_error
+
+GRACE_SECONDS = 3
+
+
+async def health(request: Request) -> Response:
+    """GET /healthz: the file can be read."""
+    database = context(request).database
+    database.read(lambda tx: tx.value("SELECT last_commit FROM file"))
+    return Json({"status": "ok", "version": __version__, "commit": database.commit_no})
+
+
+async def agent_file(request: Request) -> Response:
+    """GET /agent.pyz: the agent as one file."""
+    built = request.app.state.agent_file
+    if built is None:
+        built = request.app.state.agent_file = await asyncio.to_thread(pyz.build)
+    headers = {"ETag": f'"{hashlib.sha256(built).hexdigest()}"'}
+    return Response(built, media_type="application/zip", headers=headers)
+
+
+ROUTES: list[BaseRoute] = [
+    Route("/healthz", health, methods=["GET"]),
+    Route("/agent.pyz", agent_file, methods=["GET"]),
+    *agents.routes,
+    *servers.routes,
+    *plans.routes,
+    *blobs.routes,
+    *deployments.routes,
+    *stock.routes,
+]
+
+
+def build(appliance: Context) -> ASGIApp:
+    """The application for an open file. Its lifespan binds the file's commits to the event loop it runs in."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        appliance.database.on_commit = appliance.after_commit
+        appliance.database.bind(asyncio.get_running_loop())
+        flushing = asyncio.create_task(appliance.seen.flush_for_ever(appliance.database))
+        yield
+        appliance.waits.close()
+        flushing.cancel()
+        await asyncio.gather(flushing, return_exceptions=True)
+
+    handlers: dict[Any, Any] = {ApplianceError: render_error, HTTPException: render_error, Exception: render_error}
+    app = Starlette(routes=ROUTES, exception_handlers=handlers, lifespan=lifespan)
+    app.state.context = appliance
+    app.state.agent_file = None
+    return Front(app, appliance)
+
+
+class Server(uvicorn.Server):
+    """Uvicorn that wakes long-polls before it waits for connections, and ends with exit code 0 when told to stop."""
+
+    appliance: Context
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take SIGTERM and SIGINT in the event loop; a second one stops at once."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        yield
+
+    def stop(self) -> None:
+        """Stop serving."""
+        if self.should_exit:
+            self.force_exit = True
+        self.should_exit = True
+        self.appliance.waits.close()
+
+
+def server(appliance: Context, tls: tuple[str, str] | None = None) -> Server:
+    """A server for an open file; run it with `serve(sockets=[...])`. `tls` is (certificate file, key file)."""
+    config = uvicorn.Config(
+        build(appliance),
+        http="httptools",
+        loop="uvloop",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        backlog=4096,
+        ws="none",
+        ssl_certfile=tls[0] if tls else None,
+        ssl_keyfile=tls[1] if tls else None,
+    )
+    made = Server(config)
+    made.appliance = appliance
+    return made

@@ -1,0 +1,160 @@
+"""What agents ask: join, document, claim, signals. The wire is described in appliance/agent/README.md."""
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from appliance.errors import Conflict, Invalid
+from appliance.identity import Instance, Who
+from appliance.operations import arrivals, claims, documents, signals
+from appliance.operations import servers as server_operations
+from appliance.operations.arrivals import Clone
+from appliance.operations.claims import Asked
+from appliance.operations.servers import Joined, new_secret
+from appliance.operations.signals import Signal
+from appliance.store.servers import Server
+from appliance.store.tx import Reader, Tx
+from appliance.web.access import require_server, whose
+from appliance.web.context import Context, context
+from appliance.web.respond import Json, decode, perform
+
+WAIT_SECONDS = 60
+SIGNAL_BODY = 8 << 20
+
+
+class JoinIn(msgspec.Struct):
+    """Body of POST /v1/join. Unknown fields are ignored: agents of other versions join too."""
+
+    token: str
+    instance: Instance
+    agent_state: str
+    boot: str
+    journal: int = 0
+    version: str = ""
+    hooks: list[str] = []
+
+
+def who_of(request: Request) -> Who:
+    """What an agent says of itself. Raises Invalid when a header is missing or malformed."""
+    headers = request.headers
+    try:
+        return Who(
+            msgspec.json.decode(headers["appliance-instance"], type=Instance),
+            headers["appliance-agent-state"],
+            headers["appliance-boot"],
+            int(headers["appliance-journal"]),
+            headers.get("appliance-agent", ""),
+            [hook for hook in headers.get("appliance-hooks", "").split(",") if hook],
+        )
+    except KeyError as error:
+        raise Invalid(f"the header {error.args[0]} is missing", hint="only an agent asks this") from None
+    except (ValueError, msgspec.ValidationError) as error:
+        raise Invalid(f"a header of the agent is malformed: {error}") from None
+
+
+async def join(request: Request) -> Response:
+    """POST /v1/join: a join token for an agent token."""
+    asked = await decode(request, JoinIn)
+    if not asked.agent_state or not asked.boot:
+        raise Invalid("'agent_state' and 'boot' are not empty")
+    appliance = context(request)
+    who = Who(asked.instance, asked.agent_state, asked.boot, asked.journal, asked.version, asked.hooks)
+    joined: Joined = await perform(request, server_operations.join, appliance.key, asked.token, who, new_secret())
+    appliance.seen.note(joined.server.id, appliance.database.clock())
+    epoch = {"number": appliance.epoch_number, "id": appliance.epoch_id}
+    return Json({"server": joined.server.id, "name": joined.server.name, "token": joined.token, "epoch": epoch, "reset": joined.reset})
+
+
+def _agent_only(server: Server) -> None:
+    if server.kind != "agent":
+        raise Conflict(f"{server.name!r} is {server.kind}; only a server that joined has an agent", hint="join it first")
+
+
+def _alive_at(tx: Reader, appliance: Context, server: str) -> int | None:
+    seen = appliance.seen.of(tx, server)
+    return None if seen is None else seen.at
+
+
+async def document(request: Request) -> Response:
+    """GET /v1/servers/{server}/document?wait=30 with If-None-Match: 200 with ETag, or 304 when nothing desired has changed."""
+    id = request.path_params["server"]
+    require_server(request, id)
+    appliance, who = context(request), who_of(request)
+    database = appliance.database
+    server, found = database.read(lambda tx: arrivals.peek(tx, id, who, _alive_at(tx, appliance, id)))
+    _agent_only(server)
+    if found != "known" or server.rival is not None or (who.version, who.hooks) != (server.agent_version, server.hooks):
+        alive = database.read(_alive_at, appliance, id)
+        server = await database.awrite(arrivals.arrive, id, who, alive)
+    arrivals.refuse_troubled(server, who)
+    known = request.headers.get("if-none-match", "")
+    end = database.clock() + int(min(_seconds(request), WAIT_SECONDS) * 1000)
+    while True:
+        current = database.read(documents.document, appliance.key, (appliance.epoch_number, appliance.epoch_id), id)
+        appliance.seen.note(id, database.clock(), current.commit)
+        if current.etag != known:
+            return Response(current.content, media_type="application/json", headers={"ETag": current.etag, "Cache-Control": "no-store"})
+        left = (end - database.clock()) / 1000
+        if not await appliance.waits.wait((f"server:{id}", "tokens"), left):
+            return Response(status_code=304, headers={"ETag": current.etag})
+        require_server(request, id)
+        server, _ = database.read(lambda tx: arrivals.peek(tx, id, who, None))
+        arrivals.refuse_troubled(server, who)
+
+
+def _seconds(request: Request) -> float:
+    try:
+        return float(request.query_params.get("wait", "0"))
+    except ValueError:
+        raise Invalid("'wait' is a number of seconds") from None
+
+
+async def claim(request: Request) -> Response:
+    """POST /v1/servers/{server}/claim."""
+    id = request.path_params["server"]
+    require_server(request, id)
+    asked = await decode(request, Asked)
+    appliance, who = context(request), who_of(request)
+    server, _ = appliance.database.read(lambda tx: arrivals.peek(tx, id, who, None))
+    _agent_only(server)
+    alive = appliance.database.read(_alive_at, appliance, id)
+    answers = await perform(request, claims.claim, id, who, alive, asked)
+    if isinstance(answers, Clone):
+        raise answers
+    appliance.seen.note(id, appliance.database.clock())
+    found: list[dict[str, Any]] = [
+        {"run": one.run, "answer": one.answer, "after": one.after}
+        if one.answer == "granted"
+        else {"run": one.run, "answer": one.answer, "why": one.why, "message": one.message}
+        for one in answers
+    ]
+    return Json({"answers": found})
+
+
+async def signal(request: Request) -> Response:
+    """POST /v1/runs/{run}/signals."""
+    token = whose(request)
+    server = token.server or ""
+    require_server(request, server)
+    report: Signal = await decode(request, Signal, SIGNAL_BODY)  # type: ignore[arg-type]
+    appliance, who = context(request), who_of(request)
+    alive = appliance.database.read(_alive_at, appliance, server)
+    run = request.path_params["run"]
+
+    def record(tx: Tx) -> signals.Effect:
+        return signals.signal(tx, server, who, alive, run, report)
+
+    effect = await perform(request, record)
+    appliance.seen.note(server, appliance.database.clock())
+    return Json(effect)
+
+
+routes = [
+    Route("/v1/join", join, methods=["POST"]),
+    Route("/v1/servers/{server}/document", document, methods=["GET"]),
+    Route("/v1/servers/{server}/claim", claim, methods=["POST"]),
+    Route("/v1/runs/{run}/signals", signal, methods=["POST"]),
+]

@@ -1,0 +1,331 @@
+"""`/v1/deployments`, `/v1/configs`, `/v1/runs`: what must run, and what came of it."""
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from appliance.config import Input, Output, PlanFile, Statement
+from appliance.deployment import TIMEOUT_SECONDS, Policy
+from appliance.errors import Gone, Invalid, NotFound
+from appliance.operations import configs as config_operations
+from appliance.operations import deployments as operations
+from appliance.operations import explain, fate
+from appliance.operations.deployments import UNSET, Edit, Unset, Wanted
+from appliance.operations.references import find_deployment
+from appliance.store import configs, deployments, runs, servers
+from appliance.store.deployments import Deployment
+from appliance.store.tx import Reader, Tx
+from appliance.web.access import require
+from appliance.web.context import Context, context
+from appliance.web.native.views import config_view, deployment_view, past_view, run_view, why_view
+from appliance.web.respond import Json, body_of, decode, decoded, perform, perform_once
+
+LIST_BODY = 64 << 20
+PAGE = 1000
+WAIT_SECONDS = 60
+
+
+class ConfigIn(msgspec.Struct, forbid_unknown_fields=True):
+    """A config as it is written: `body` (any JSON), or `source` (a plan's file)."""
+
+    group: str = "script"
+    name: str | None = None
+    body: Any = None
+    source: PlanFile | None = None
+    inputs: list[Input] = []
+    outputs: list[Output] = []
+    options: dict[str, Any] = {}
+
+    def statement(self) -> Statement:
+        """The domain's value. Raises Invalid when there is neither or both of body and source."""
+        if (self.body is None) == (self.source is None):
+            raise Invalid("a config has either 'body' or 'source'", hint='for example {"group": "script", "body": "#!/bin/sh\\n..."}')
+        return Statement(self.name, self.group, self.body, self.source, tuple(self.inputs), tuple(self.outputs), self.options)
+
+
+class DeploymentIn(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/deployments, or an item of its list. `timeout` null: none; `update`: bring the one of this name to this."""
+
+    server: str
+    name: str
+    config: str | ConfigIn
+    inputs: dict[str, Any] = {}
+    secrets: dict[str, Any] = {}
+    policy: Policy | None = None
+    interval: int | None = None
+    timeout: int | None = TIMEOUT_SECONDS
+    depends_on: list[str] = []
+    update: bool = False
+
+    def wanted(self) -> Wanted:
+        """The domain's value."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return Wanted(**fields | {"config": _config(self.config)})
+
+
+class DeploymentEdit(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of PATCH /v1/deployments/{id}; in a list, with `id`."""
+
+    id: str | None = None
+    name: str | Unset = UNSET
+    config: str | ConfigIn | Unset = UNSET
+    inputs: dict[str, Any] = {}
+    secrets: dict[str, Any] = {}
+    drop: list[str] = []
+    policy: Policy | Unset = UNSET
+    interval: int | Unset | None = UNSET
+    timeout: int | Unset | None = UNSET
+    depends_on: list[str] | Unset = UNSET
+
+    def edit(self) -> Edit:
+        """The domain's value."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "id"}
+        return Edit(**fields | {"config": self.config if isinstance(self.config, Unset) else _config(self.config)})
+
+
+class Ids(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of requests for several deployments."""
+
+    ids: list[str]
+
+
+def _config(given: str | ConfigIn) -> str | Statement:
+    return given if isinstance(given, str) else given.statement()
+
+
+def view(tx: Reader, appliance: Context, one: Deployment) -> dict[str, Any]:
+    """A deployment as people see it now."""
+    return deployment_view(explain.view(tx, one, appliance.seen.of(tx, one.server)))
+
+
+def _many(raw: bytes, one: type[Any]) -> tuple[list[Any], bool]:
+    """(items, whether the body is a list)."""
+    if raw.lstrip()[:1] == b"[":
+        return decoded(raw, list[one]), True  # type: ignore[valid-type]
+    return [decoded(raw, one)], False
+
+
+async def create(request: Request) -> Response:
+    """POST /v1/deployments: one, or a list (all or nothing)."""
+    by = require(request, "operator").name
+    items, is_list = _many(await body_of(request, LIST_BODY), DeploymentIn)
+    appliance = context(request)
+    wanted = [item.wanted() for item in items]
+
+    def run(tx: Tx) -> list[dict[str, Any]]:
+        done = operations.create(tx, appliance.key, wanted, by)
+        return [view(tx, appliance, deployments.by_id(tx, it.id)) | {"did": it.did, "changes": it.changes} for it in done]
+
+    return await perform_once(request, run, lambda found: found if is_list else found[0], status=201)
+
+
+async def list_deployments(request: Request) -> Response:
+    """GET /v1/deployments?server=&name=&status=&after=: by creation; `next` is the `after` of the next page, or null."""
+    require(request, "viewer")
+    query = request.query_params
+    appliance = context(request)
+    try:
+        after = int(query.get("after", "0"))
+    except ValueError:
+        raise Invalid("'after' is a number, the 'next' of the page before") from None
+    found, following = await appliance.database.aread(_page, appliance, query.get("server"), query.get("name"), query.get("status"), after)
+    return Json({"deployments": found, "next": following})
+
+
+def _page(
+    tx: Reader, appliance: Context, server: str | None, name: str | None, status: str | None, after: int
+) -> tuple[list[dict[str, Any]], int | None]:
+    if server is None:
+        there = deployments.page(tx, status=status, after=after, limit=PAGE)
+        following = there[-1].seq if len(there) == PAGE else None
+        return [view(tx, appliance, one) for one in there], following
+    chosen = deployments.of_server(tx, servers.find(tx, server).id)
+    kept = [one for one in chosen if (name is None or one.terms.name == name) and (status is None or one.standing.status == status)]
+    return [view(tx, appliance, one) for one in kept], None
+
+
+async def get_deployment(request: Request) -> Response:
+    """GET /v1/deployments/{id}?wait=30&generation=G: with `wait`, answers when it is settled, at the latest after that many seconds.
+
+    With `generation` (its number) a newer one settles the wait as `superseded`.
+    """
+    require(request, "viewer")
+    appliance = context(request)
+    ref = reference(request)
+    query = request.query_params
+    try:
+        seconds, number = float(query.get("wait", "0")), query.get("generation")
+        generation = None if number is None else int(number)
+    except ValueError:
+        raise Invalid("'wait' is a number of seconds, 'generation' a number") from None
+    loop_end = appliance.database.clock() + int(min(seconds, WAIT_SECONDS) * 1000)
+    while True:
+        found = appliance.database.read(lambda tx: view(tx, appliance, find_deployment(tx, ref)))
+        if generation is not None and found["generation"]["number"] > generation:
+            found["settled"] = "superseded"
+        left = (loop_end - appliance.database.clock()) / 1000
+        if found["settled"] is not None or not await appliance.waits.wait((f"deployment:{found['id']}",), left):
+            return Json(found)
+
+
+def reference(request: Request) -> str:
+    """The deployment a path names: by id, or as `SERVER/NAME`."""
+    return str(request.path_params["ref"])
+
+
+async def edit_one(request: Request) -> Response:
+    """PATCH /v1/deployments/{id}."""
+    by = require(request, "operator").name
+    edit = (await decode(request, DeploymentEdit, LIST_BODY)).edit()
+    appliance = context(request)
+    ref = reference(request)
+
+    def run(tx: Tx) -> dict[str, Any]:
+        done = operations.update(tx, appliance.key, find_deployment(tx, ref).id, edit, by)
+        return view(tx, appliance, deployments.by_id(tx, done.id)) | {"did": done.did, "changes": done.changes}
+
+    return Json(await perform(request, run))
+
+
+async def edit_many(request: Request) -> Response:
+    """PATCH /v1/deployments: a list, each with `id`; all or nothing."""
+    by = require(request, "operator").name
+    edits, _ = _many(await body_of(request, LIST_BODY), DeploymentEdit)
+    appliance = context(request)
+    missing = [n for n, one in enumerate(edits, 1) if one.id is None]
+    if missing:
+        raise Invalid(f"item {missing[0]}: each item of a list names its deployment with 'id'")
+
+    def run(tx: Tx) -> list[dict[str, Any]]:
+        done = [operations.update(tx, appliance.key, find_deployment(tx, one.id).id, one.edit(), by) for one in edits]
+        return [view(tx, appliance, deployments.by_id(tx, it.id)) | {"did": it.did, "changes": it.changes} for it in done]
+
+    return Json(await perform(request, run))
+
+
+async def delete_one(request: Request) -> Response:
+    """DELETE /v1/deployments/{id}: 204, and 410 from then on."""
+    by = require(request, "operator").name
+    ref = reference(request)
+    await perform(request, lambda tx: fate.delete(tx, [find_deployment(tx, ref).id], by))
+    return Response(status_code=204)
+
+
+async def rerun_one(request: Request) -> Response:
+    """POST /v1/deployments/{id}/rerun."""
+    return await _rerun(request, [reference(request)], is_list=False)
+
+
+async def rerun_many(request: Request) -> Response:
+    """POST /v1/deployments/rerun {"ids": [...]}: all or nothing."""
+    return await _rerun(request, (await decode(request, Ids, LIST_BODY)).ids, is_list=True)
+
+
+async def _rerun(request: Request, refs: list[str], *, is_list: bool) -> Response:
+    by = require(request, "operator").name
+    appliance = context(request)
+    await body_of(request)
+
+    def run(tx: Tx) -> list[dict[str, Any]]:
+        ids = [find_deployment(tx, ref).id for ref in refs]
+        fate.rerun(tx, appliance.key, ids, by)
+        return [view(tx, appliance, deployments.by_id(tx, id)) for id in ids]
+
+    return await perform_once(request, run, lambda found: found if is_list else found[0])
+
+
+async def get_why(request: Request) -> Response:
+    """GET /v1/deployments/{id}/why."""
+    require(request, "viewer")
+    appliance = context(request)
+    ref = reference(request)
+
+    def read(tx: Reader) -> dict[str, Any]:
+        one = find_deployment(tx, ref)
+        return why_view(explain.why(tx, one, appliance.seen.of(tx, one.server)))
+
+    return Json(appliance.database.read(read))
+
+
+async def get_runs(request: Request) -> Response:
+    """GET /v1/deployments/{id}/runs: the newest runs and generations first. A deleted deployment's evidence can still be read by its id."""
+    require(request, "viewer")
+    ref = reference(request)
+
+    def read(tx: Reader) -> dict[str, Any]:
+        try:
+            id = find_deployment(tx, ref).id
+        except Gone:
+            id = ref
+        return {
+            "runs": [run_view(run) for run in runs.of_deployment(tx, id)],
+            "generations": [past_view(past) for past in deployments.generations(tx, id)],
+        }
+
+    return Json(context(request).database.read(read))
+
+
+async def get_run(request: Request) -> Response:
+    """GET /v1/runs/{run}: with what it printed and put out."""
+    require(request, "viewer")
+    id = request.path_params["run"]
+
+    def read(tx: Reader) -> dict[str, Any]:
+        run = runs.by_id(tx, id)
+        if run is None:
+            raise NotFound(f"no run {id!r}", hint="see the runs of a deployment with: appliance deployment runs SERVER/NAME")
+        return run_view(run, runs.output_of(tx, id))
+
+    return Json(context(request).database.read(read))
+
+
+# ---------------------------------------------------------------------------------------------------- configs
+
+
+async def create_config(request: Request) -> Response:
+    """POST /v1/configs."""
+    by = require(request, "operator").name
+    statement = (await decode(request, ConfigIn)).statement()
+    return await perform_once(request, lambda tx: config_operations.create(tx, statement, by), config_view, status=201)
+
+
+async def list_configs(request: Request) -> Response:
+    """GET /v1/configs?before=: the newest first; `next` is the `before` of the next page, or null."""
+    require(request, "viewer")
+    found = context(request).database.read(configs.newest, limit=PAGE, before=request.query_params.get("before"))
+    return Json({"configs": [config_view(one) for one in found], "next": found[-1].id if len(found) == PAGE else None})
+
+
+async def get_config(request: Request) -> Response:
+    """GET /v1/configs/{config}."""
+    require(request, "viewer")
+    return Json(config_view(context(request).database.read(configs.by_id, request.path_params["config"])))
+
+
+async def delete_config(request: Request) -> Response:
+    """DELETE /v1/configs/{config}: 409 while a deployment has it."""
+    by = require(request, "operator").name
+    await perform(request, config_operations.delete, request.path_params["config"], by)
+    return Response(status_code=204)
+
+
+routes = [
+    Route("/v1/deployments", list_deployments, methods=["GET"]),
+    Route("/v1/deployments", create, methods=["POST"]),
+    Route("/v1/deployments", edit_many, methods=["PATCH"]),
+    Route("/v1/deployments/rerun", rerun_many, methods=["POST"]),
+    Route("/v1/deployments/{ref:path}/rerun", rerun_one, methods=["POST"]),
+    Route("/v1/deployments/{ref:path}/why", get_why, methods=["GET"]),
+    Route("/v1/deployments/{ref:path}/runs", get_runs, methods=["GET"]),
+    Route("/v1/deployments/{ref:path}", get_deployment, methods=["GET"]),
+    Route("/v1/deployments/{ref:path}", edit_one, methods=["PATCH"]),
+    Route("/v1/deployments/{ref:path}", delete_one, methods=["DELETE"]),
+    Route("/v1/runs/{run}", get_run, methods=["GET"]),
+    Route("/v1/configs", list_configs, methods=["GET"]),
+    Route("/v1/configs", create_config, methods=["POST"]),
+    Route("/v1/configs/{config}", get_config, methods=["GET"]),
+    Route("/v1/configs/{config}", delete_config, methods=["DELETE"]),
+]

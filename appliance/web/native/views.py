@@ -1,0 +1,170 @@
+"""From the domain to the wire of the native API, field by field. Pure."""
+
+import time
+from typing import Any
+
+from appliance.config import Given
+from appliance.document import outputs_of
+from appliance.operations.explain import View, Why, run_sentence
+from appliance.store.audit import Deed
+from appliance.store.configs import Config
+from appliance.store.deployments import Past
+from appliance.store.runs import Output, Run
+from appliance.store.servers import Seen, Server
+from appliance.store.tokens import Token
+
+
+def instant(ms: int | None) -> str | None:
+    """RFC 3339, UTC, with milliseconds."""
+    if ms is None:
+        return None
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1000)) + f".{ms % 1000:03d}Z"
+
+
+def server_view(server: Server, labels: list[str], counts: dict[str, int], seen: Seen | None) -> dict[str, Any]:
+    """One server; `counts` by status, or phase while IN_PROGRESS."""
+    return {
+        "id": server.id,
+        "name": server.name,
+        "kind": server.kind,
+        "labels": labels,
+        "seen_at": instant(None if seen is None else seen.at),
+        "agent": None if server.agent_state is None else {"version": server.agent_version, "hooks": server.hooks or []},
+        "trouble": None if server.trouble is None else {"kind": server.trouble.kind, "message": server.trouble.sentence},
+        "deployments": counts,
+        "created_at": instant(server.created_at),
+    }
+
+
+def given_view(inputs: dict[str, Given]) -> dict[str, Any]:
+    """Inputs as people see them: a secret one shows that it is there."""
+    return {name: {"secret": True} if isinstance(one.sealed, str) else {"value": one.value} for name, one in inputs.items()}
+
+
+def deployment_view(view: View) -> dict[str, Any]:
+    """One deployment as it stands."""
+    one = view.deployment
+    generation = one.generation
+    return {
+        "id": one.id,
+        "server": {"id": one.server, "name": one.server_name},
+        "name": one.terms.name,
+        "status": one.standing.status,
+        "phase": view.phase,
+        "reason": one.standing.reason,
+        "sentence": view.sentence,
+        "since": instant(one.since),
+        "settled": view.settled,
+        "held": one.standing.held,
+        "run": one.standing.run,
+        "repeating": one.standing.repeating,
+        "generation": {
+            "id": generation.id,
+            "number": generation.number,
+            "action": generation.action,
+            "cause": generation.cause,
+            "detail": generation.detail,
+            "commit": generation.commit,
+            "created_at": instant(generation.created_at),
+            "by": generation.by,
+        },
+        "policy": one.terms.policy,
+        "interval": one.terms.interval,
+        "timeout": one.terms.timeout,
+        "config": one.terms.config,
+        "inputs": given_view(one.terms.inputs),
+        "depends_on": view.needs,
+        "blocked_on": [
+            {"id": it.deployment, "label": f"{it.server}/{it.name}", "status": it.status, "phase": it.phase} for it in view.blockers
+        ],
+        "created_at": instant(one.created_at),
+    }
+
+
+def why_view(why: Why) -> dict[str, Any]:
+    """An explanation."""
+    return {"deployment": deployment_view(why.view), "because": why.because, "next": why.next, "runs": [run_view(run) for run in why.runs]}
+
+
+def past_view(past: Past) -> dict[str, Any]:
+    """One generation of the history."""
+    return {
+        "id": past.id,
+        "number": past.number,
+        "action": past.action,
+        "cause": past.cause,
+        "detail": past.detail,
+        "commit": past.commit,
+        "created_at": instant(past.created_at),
+        "by": past.by,
+    }
+
+
+def run_view(run: Run, output: Output | None = None) -> dict[str, Any]:
+    """One run; with its output where that was asked for."""
+    found: dict[str, Any] = {
+        "id": run.id,
+        "deployment": run.deployment,
+        "generation": run.generation,
+        "attempt": run.attempt,
+        "leg": run.leg,
+        "repeat": run.repeat,
+        "stands": run.stands,
+        "status": run.status,
+        "reason": run.reason,
+        "sentence": run_sentence(run),
+        "status_code": run.status_code,
+        "effect": run.effect,
+        "effect_why": run.effect_why,
+        "granted_at": instant(run.granted_at),
+        "started_at": instant(run.started_at),
+        "ended_at": instant(run.ended_at),
+    }
+    if output is not None:
+        found["outputs"] = output.outputs
+        found |= {"stdout": output.stdout, "stderr": output.stderr, "sizes": output.sizes, "truncated": output.truncated}
+    return found
+
+
+def config_view(config: Config) -> dict[str, Any]:
+    """One config."""
+    statement = config.statement
+    return {
+        "id": config.id,
+        "name": statement.name,
+        "group": statement.group,
+        "body": statement.body,
+        "source": None if statement.source is None else {"plan": statement.source.plan, "path": statement.source.path},
+        "inputs": list(statement.inputs),
+        "outputs": outputs_of(statement),
+        "options": statement.options,
+        "created_at": instant(config.created_at),
+        "by": config.by,
+    }
+
+
+def token_view(token: Token) -> dict[str, Any]:
+    """One token, without its secret."""
+    return {
+        "id": token.id,
+        "name": token.name,
+        "role": token.role,
+        "server": token.server,
+        "created_at": instant(token.created_at),
+        "expires_at": instant(token.expires_at),
+        "uses_left": token.uses_left,
+        "revoked_at": instant(token.revoked_at),
+    }
+
+
+def deed_view(deed: Deed) -> dict[str, Any]:
+    """One row of the audit log."""
+    return {
+        "seq": deed.seq,
+        "commit": deed.commit,
+        "at": instant(deed.at),
+        "by": deed.by,
+        "verb": deed.verb,
+        "object": deed.object,
+        "detail": deed.detail,
+    }

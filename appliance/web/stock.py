@@ -1,0 +1,61 @@
+"""The two URLs stock agents call: os-collect-config's `request` collector polls one, heat-config-notify reports to the other."""
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from appliance.errors import Invalid
+from appliance.operations import stock
+from appliance.operations.signals import Effect
+from appliance.operations.stock import Urls
+from appliance.store.tx import Reader, Tx
+from appliance.web.context import context
+from appliance.web.respond import Json, body_of, perform
+
+SIGNAL_BODY = 4 << 20
+
+
+async def metadata(request: Request) -> Response:
+    """GET|HEAD /metadata/{secret}. A GET that shows something new is answered only after the commit that records it as granted."""
+    appliance = context(request)
+    secret = request.path_params["secret"]
+    urls = Urls(appliance.settings.url)
+    server = appliance.database.read(stock.whose_metadata, appliance.key, secret)
+    if request.method == "GET":
+        if appliance.database.read(stock.has_news, server.id):
+            await perform(request, stock.deliver, appliance.key, server.id)
+        appliance.seen.note(server.id, appliance.database.clock(), appliance.database.commit_no)
+    content = appliance.database.read(stock.current_document, appliance.key, urls, server.id)
+    return Response(content, media_type="application/json")
+
+
+async def signal(request: Request) -> Response:
+    """PUT|POST /signal/{secret}: idempotent; 404 only for a URL that never was one."""
+    appliance = context(request)
+    raw = await body_of(request, SIGNAL_BODY)
+    try:
+        body = msgspec.json.decode(raw) if raw.strip() else {}
+    except msgspec.DecodeError as error:
+        raise Invalid(f"the signal is not valid JSON: {error}") from None
+    secret = request.path_params["secret"]
+
+    def record(tx: Tx) -> Effect:
+        return stock.report(tx, appliance.key, secret, body)
+
+    effect = await perform(request, record)
+    server = appliance.database.read(_server_of, secret.rpartition(".")[0])
+    if server is not None:
+        appliance.seen.note(server, appliance.database.clock())
+    return Json(effect)
+
+
+def _server_of(tx: Reader, run: str) -> str | None:
+    found: str | None = tx.value("SELECT server FROM run WHERE id = ?", (run,))
+    return found
+
+
+routes = [
+    Route("/metadata/{secret}", metadata, methods=["GET", "HEAD"]),
+    Route("/signal/{secret}", signal, methods=["PUT", "POST"]),
+]
