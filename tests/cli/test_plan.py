@@ -120,14 +120,6 @@ def test_everything_that_is_wrong_is_listed_before_anything_is_sent(shell, lab, 
     assert database.read(lambda tx: tx.value("SELECT count(*) FROM blob")) == 0
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="LEFT OUT: root can read every file")
-def test_an_unreadable_file_is_listed(shell, lab):
-    (lab / "empty").chmod(0)
-    code, _, err = shell.run("plan", "push", str(lab))
-    assert code == 2
-    assert "empty: cannot be read" in err
-
-
 def test_a_file_that_vanishes_or_changes_during_the_push_is_named(shell, lab, monkeypatch):
     from appliance.cli import push as room
 
