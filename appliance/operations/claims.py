@@ -91,7 +91,7 @@ def _judge(
         return "claimed", f"it is {found.standing.phase or found.standing.status}", []
     if ask.attempt != found.attempt:
         return "claimed", f"attempt {found.attempt} is the one to run", []
-    if found.terms.policy == "once" and runs.open_of_deployment(tx, found.id):
+    if found.terms.policy == "once" and not found.memory.must_run and runs.open_of_deployment(tx, found.id):
         return "claimed", "an earlier run has not been reported to its end", []
     after: list[str] = []
     for blocker in deployments.blockers(tx, found.id):
