@@ -5,8 +5,6 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import pytest
-
 from appliance.keys import Key
 from appliance.operations import plans
 from appliance.operations.plans import Pushed
@@ -25,8 +23,10 @@ def opened(directory: Path, name: str = "lab.db") -> Iterator[Database]:
     database = Database(str(directory / name))
     if database.is_new:
         database.write(file.born, KEY.id)
-    yield database
-    database.close()
+    try:
+        yield database
+    finally:
+        database.close()
 
 
 def split(content: Content) -> tuple[Mode, bytes]:
@@ -91,11 +91,16 @@ def write_tree(root: Path, files: Mapping[str, Content]) -> Path:
     return root
 
 
-def shared() -> Path:
-    """Where the real plans lie. Leaves a test out, and says so, when they are not there."""
+def shared_directory() -> Path | None:
+    """Where the real plans and the tools for real peers lie: beside the project, or where APPLIANCE_SHARED says."""
     where = Path(os.environ.get("APPLIANCE_SHARED") or Path(__file__).resolve().parents[2] / "shared")
-    if not (where / "inputs").is_dir():
-        pytest.skip(f"LEFT OUT: the real plans are not at {where}/inputs (APPLIANCE_SHARED names their directory)")
+    return where if (where / "inputs").is_dir() else None
+
+
+def shared() -> Path:
+    """The same for a test that is marked as needing it: conftest.py leaves those out where it is missing."""
+    where = shared_directory()
+    assert where is not None, "mark this test real_input or real_peer"
     return where
 
 

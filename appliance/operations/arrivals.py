@@ -4,7 +4,7 @@ from appliance.errors import Conflict
 from appliance.identity import Known, Recognised, Who, boots_after, recognise
 from appliance.operations.fate import close_runs
 from appliance.store import audit, servers
-from appliance.store.servers import Server, Trouble
+from appliance.store.servers import Server, Trouble, TroubleKind
 from appliance.store.tx import Reader, Tx
 
 
@@ -68,8 +68,7 @@ def arrive(tx: Tx, server_id: str, who: Who, alive_at: int | None) -> Server:
     return servers.by_id(tx, server_id)
 
 
-def _trouble(tx: Tx, server: Server, kind: Recognised) -> None:
-    assert kind in ("other-instance", "reverted", "clone")
+def _trouble(tx: Tx, server: Server, kind: TroubleKind) -> None:
     servers.set_trouble(tx, server.id, Trouble(kind, SENTENCES[kind], tx.now))
     audit.record(tx, f"agent of {server.name}", "server trouble", server.id, kind=kind)
 

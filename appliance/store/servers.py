@@ -9,6 +9,7 @@ from appliance.identity import Instance
 from appliance.store.tx import ConstraintFailed, Reader, Tx
 
 Kind = Literal["unenrolled", "agent", "stock"]
+TroubleKind = Literal["other-instance", "reverted", "clone"]
 
 _COLUMNS = (
     "id, name, kind, changed, rotation, machine, root, cloud, agent_state, boot, boots, rival, journal, agent_version, hooks,"
@@ -19,7 +20,7 @@ _COLUMNS = (
 class Trouble(msgspec.Struct, frozen=True):
     """What a person must decide before anything runs on a server again. `at` in ms."""
 
-    kind: Literal["other-instance", "reverted", "clone"]
+    kind: TroubleKind
     sentence: str
     at: int
 
