@@ -39,7 +39,7 @@ class Capture:
 
     def read(self) -> bytes:
         """What is on disk, whole."""
-        return os.pread(self.descriptor, LARGEST * 2, 0)
+        return os.pread(self.descriptor, os.fstat(self.descriptor).st_size, 0)
 
     def report(self) -> tuple[str, bool]:
         """The text to report, and whether it was cut."""
@@ -67,7 +67,7 @@ def left_behind(path: Path) -> tuple[str, int, bool]:
 def _report(descriptor: int, dropped: int, path: Path) -> tuple[str, bool]:
     held = os.fstat(descriptor).st_size
     if held <= REPORTED:
-        return os.pread(descriptor, REPORTED, 0).decode("utf-8", "replace"), False
+        return os.pread(descriptor, held, 0).decode("utf-8", "replace"), False
     half = REPORTED // 2
     head, tail = os.pread(descriptor, half, 0), os.pread(descriptor, half, held - half)
     return join(head, tail, held + dropped, f"whole text on the machine: {path}"), True

@@ -147,7 +147,7 @@ def _read_outputs(prefix: Path, declared: Sequence[Mapping[str, Any]]) -> tuple[
             if not stat.S_ISREG(status.st_mode):
                 continue
             if status.st_size <= OUTPUTS:
-                found[name] = os.pread(descriptor, OUTPUTS, 0).decode("utf-8", "replace")
+                found[name] = os.pread(descriptor, status.st_size, 0).decode("utf-8", "replace")
             else:
                 half = OUTPUTS // 2
                 head, tail = os.pread(descriptor, half, 0), os.pread(descriptor, half, status.st_size - half)

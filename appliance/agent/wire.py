@@ -20,6 +20,7 @@ from .errors import Refused, Unreachable, Usage
 
 CONNECT = 10.0
 LARGEST = 256 << 20
+PART = 64 << 10
 _RETRIED = (401, 408, 425, 429)
 
 
@@ -194,9 +195,13 @@ class Client:
 
 def _whole(response: http.client.HTTPResponse) -> Answer:
     """The answer, if all of it came. A response without a length ends where the line does."""
-    read = response.read(LARGEST + 1)
-    if len(read) > LARGEST:
-        raise http.client.HTTPException(f"the answer is larger than {LARGEST >> 20} MiB")
+    parts, size = [], 0
+    while part := response.read(PART):
+        parts.append(part)
+        size += len(part)
+        if size > LARGEST:
+            raise http.client.HTTPException(f"the answer is larger than {LARGEST >> 20} MiB")
+    read = b"".join(parts)
     expected = response.getheader("Content-Length")
     if expected is not None and expected.isdigit() and len(read) < int(expected) and response.status != 304:
         raise http.client.HTTPException("the answer was cut short")

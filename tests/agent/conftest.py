@@ -100,9 +100,7 @@ class Machine:
     def start(self, **env: str) -> subprocess.Popen[bytes]:
         """`run` in the background."""
         with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                [PYTHON, "-m", "appliance.agent", "run"], env=self.env(**env), stderr=log, cwd=self.path
-            )
+            process = subprocess.Popen([PYTHON, "-m", "appliance.agent", "run"], env=self.env(**env), stderr=log, cwd=self.path)
         self.processes.append(process)
         return process
 

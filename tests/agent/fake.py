@@ -87,11 +87,7 @@ class Fake:
 
     def of(self, kind: str, deployment: str | None = None) -> list[dict[str, Any]]:
         """The signals of a kind that had an effect, in order."""
-        return [
-            signal
-            for signal in self.signals
-            if signal["kind"] == kind and deployment in (None, signal["deployment"])
-        ]
+        return [signal for signal in self.signals if signal["kind"] == kind and deployment in (None, signal["deployment"])]
 
     def wait_for(self, what: Callable[[], Any], seconds: float = 10.0) -> Any:
         until = time.monotonic() + seconds
@@ -235,8 +231,7 @@ def script(text: str, *, name: str = "base", deployment: str | None = None, **mo
 def after(item: dict[str, Any], *others: dict[str, Any], here: bool = True) -> dict[str, Any]:
     """`item`, blocked on others."""
     blockers = [
-        {"deployment": other["deployment"], "generation": other["generation"], "name": other["name"], "here": here}
-        for other in others
+        {"deployment": other["deployment"], "generation": other["generation"], "name": other["name"], "here": here} for other in others
     ]
     return {**item, "ready": False, "blocked_on": blockers, "after": [other["deployment"] for other in others if here]}
 

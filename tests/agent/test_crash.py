@@ -35,9 +35,7 @@ def pid_of(machine: Machine, fake: Fake) -> int:
 
 
 @pytest.mark.parametrize("policy", ["on-change", "once", "per-boot"])
-def test_a_killed_agent_reports_the_run_as_interrupted_and_never_starts_it_again(
-    machine: Machine, fake: Fake, policy: str
-) -> None:
+def test_a_killed_agent_reports_the_run_as_interrupted_and_never_starts_it_again(machine: Machine, fake: Fake, policy: str) -> None:
     fake.change([slow(machine, policy=policy)])
     agent = machine.start()
     pid = pid_of(machine, fake)
@@ -92,9 +90,7 @@ def test_a_group_that_is_not_the_journaled_one_is_never_ended(machine: Machine, 
     os.waitpid(stranger, 0)
 
 
-def test_a_result_made_while_the_appliance_was_down_arrives_once_after_both_restarted(
-    machine: Machine, fake: Fake
-) -> None:
+def test_a_result_made_while_the_appliance_was_down_arrives_once_after_both_restarted(machine: Machine, fake: Fake) -> None:
     gate = machine.path / "gate"
     text = f"{machine.counter('a')}; while [ ! -e {gate} ]; do sleep 0.02; done; printf v > $heat_outputs_path.o; exit 7"
     fake.change([script(text, outputs=[{"name": "o"}])])
@@ -169,9 +165,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("name,how", BROKEN)
-def test_no_broken_state_file_runs_anything_again_or_stops_the_agent(
-    machine: Machine, fake: Fake, name: str, how: str
-) -> None:
+def test_no_broken_state_file_runs_anything_again_or_stops_the_agent(machine: Machine, fake: Fake, name: str, how: str) -> None:
     finished = script(machine.counter("a"), name="a")
     failed = script(f"{machine.counter('b')}; exit 1", name="b", policy="once")
     boot = script(machine.counter("c"), name="c", policy="per-boot")
@@ -180,7 +174,7 @@ def test_no_broken_state_file_runs_anything_again_or_stops_the_agent(
     agent = machine.start()
     fake.wait_for(lambda: len(fake.of("finished")) == 3)
     machine.kill(agent)
-    for item, status in zip(items, ("COMPLETE", "FAILED", "COMPLETE")):
+    for item, status in zip(items, ("COMPLETE", "FAILED", "COMPLETE"), strict=True):
         last = fake.of("started", item["deployment"])[-1]
         known = {"run": last["run"], "generation": item["generation"], "boot": boot_of(machine), "changed": last["changed"]}
         fake.observed[item["deployment"]] = {"status": status, "generation": item["generation"], "last": known}

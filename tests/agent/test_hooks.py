@@ -69,17 +69,15 @@ STATUS = '"deploy_status_code"'
         ("echo 123", "ended", 0, {}, "123\n"),
         ("echo '[1]'", "ended", 0, {}, "[1]\n"),
         ("echo plain words", "ended", 0, {}, "plain words\n"),
-        (f"echo abc; echo '{{{STATUS}: 125, \"deploy_stdout\": \"s\"}}'", "ended", 125, {}, "s"),
+        (f'echo abc; echo \'{{{STATUS}: 125, "deploy_stdout": "s"}}\'', "ended", 125, {}, "s"),
         (f"printf 'abc'; echo '{{{STATUS}: 1}}'", "ended", 1, {}, None),
         (f"echo abc; echo '{{{STATUS}: 0}}'; echo more", "ended", 0, {}, None),
-        ("echo '{\"a\": NaN, \"b\": \"\\ud800\", " + STATUS + ": 0}'", "ended", 0, {"a": "NaN", "b": "\ufffd"}, None),
+        ('echo \'{"a": NaN, "b": "\\ud800", ' + STATUS + ": 0}'", "ended", 0, {"a": "NaN", "b": "\ufffd"}, None),
         ("head -c 200000 /dev/zero | tr '\\0' '['", "ended", 0, {}, "[" * 200_000),
         ("kill -9 $$", "ended", -9, {}, ""),
     ],
 )
-def test_answers(
-    machine: Machine, fake: Fake, shell: str, outcome: str, status: int, outputs: dict[str, Any], stdout: str | None
-) -> None:
+def test_answers(machine: Machine, fake: Fake, shell: str, outcome: str, status: int, outputs: dict[str, Any], stdout: str | None) -> None:
     found = answered(machine, fake, shell)
     assert (found["outcome"], found["status_code"], found["outputs"]) == (outcome, status, outputs)
     if stdout is not None:
@@ -89,7 +87,7 @@ def test_answers(
 
 
 def test_a_hook_named_script_is_preferred_and_gets_text_only(machine: Machine, fake: Fake) -> None:
-    machine.hook("script", f"#!/bin/sh\nprintf '{{\"item\": %s, {STATUS}: 0}}' \"$(cat)\"\n")
+    machine.hook("script", f'#!/bin/sh\nprintf \'{{"item": %s, {STATUS}: 0}}\' "$(cat)"\n')
     inputs = [
         {"name": "n", "type": "Number", "value": 3}, {"name": "b", "type": "Boolean", "value": False},
         {"name": "z", "type": "Number", "value": None}, {"name": "l", "type": "Json", "value": [1]},
@@ -108,9 +106,7 @@ def test_a_hook_named_script_is_preferred_and_gets_text_only(machine: Machine, f
         ("#!/no/such\n", 0o755, "invalid", "/no/such"),
     ],
 )
-def test_a_hook_that_cannot_be_started_is_reported(
-    machine: Machine, fake: Fake, text: str, mode: int, outcome: str, said: str
-) -> None:
+def test_a_hook_that_cannot_be_started_is_reported(machine: Machine, fake: Fake, text: str, mode: int, outcome: str, said: str) -> None:
     machine.hook("tool", text, mode)
     fake.change([script("x", group="tool")])
     machine.one_pass(check=1)

@@ -39,9 +39,7 @@ def test_joining_keeps_the_identity_and_says_what_is_next(unjoined: Machine, fak
         ([], 2, "examples"),
     ],
 )
-def test_errors_are_short_with_a_remedy_and_an_exit_code(
-    unjoined: Machine, words: list[str], code: int, said: str
-) -> None:
+def test_errors_are_short_with_a_remedy_and_an_exit_code(unjoined: Machine, words: list[str], code: int, said: str) -> None:
     done = unjoined.agent(*words, check=code)
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -83,9 +81,7 @@ def test_a_bad_document_stops_nothing_and_is_shown(machine: Machine, fake: Fake,
 
 
 @pytest.mark.parametrize("epoch", [{"number": 1, "id": "e1"}, {"number": 2, "id": "other"}])
-def test_an_appliance_of_another_epoch_starts_nothing_and_gets_no_results(
-    machine: Machine, fake: Fake, epoch: dict[str, Any]
-) -> None:
+def test_an_appliance_of_another_epoch_starts_nothing_and_gets_no_results(machine: Machine, fake: Fake, epoch: dict[str, Any]) -> None:
     fake.epoch = {"number": 2, "id": "e2"}
     fake.change([script(machine.counter("a"), policy="always")])
     fake.signal_status = lambda signal: (503, {})
@@ -102,9 +98,7 @@ def test_an_appliance_of_another_epoch_starts_nothing_and_gets_no_results(
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 413])
-def test_a_signal_that_is_not_accepted_is_kept_and_shown_and_not_sent_again(
-    machine: Machine, fake: Fake, status: int
-) -> None:
+def test_a_signal_that_is_not_accepted_is_kept_and_shown_and_not_sent_again(machine: Machine, fake: Fake, status: int) -> None:
     answer = {"error": {"code": "no", "message": "not this one", "hint": ""}}
     fake.signal_status = lambda signal: (status, answer) if signal["kind"] == "finished" else None
     fake.change([script("true")])

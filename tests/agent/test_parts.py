@@ -44,9 +44,7 @@ def test_missing_facts_are_unknown(tmp_path: Path) -> None:
         ("garbage", "../../sda1", "", ""),
     ],
 )
-def test_the_root_file_system_is_known_by_its_uuid(
-    tmp_path: Path, mount: str, link: str, cmdline: str, expected: str
-) -> None:
+def test_the_root_file_system_is_known_by_its_uuid(tmp_path: Path, mount: str, link: str, cmdline: str, expected: str) -> None:
     root(tmp_path, proc__self__mountinfo=f"0 0 8:9 / /boot rw - ext4 /dev/sda9 rw\n{mount}\n", proc__cmdline=cmdline)
     by_uuid = tmp_path / "dev/disk/by-uuid"
     by_uuid.mkdir(parents=True)

@@ -42,12 +42,15 @@ def now(**more: Any) -> Moment:
 def ran(item: dict[str, Any], verdict: str = "COMPLETE", attempt: int = 1, **last: Any) -> Memory:
     """A memory in which this item's generation has run to its end, in this boot and agent start unless told otherwise."""
     known = {
-        "boot": BOOT, "changed": 5, "agent_start": "start-now", "ended": 990.0, "verdict": verdict,
-        "policy": item["policy"], **last,
+        "boot": BOOT,
+        "changed": 5,
+        "agent_start": "start-now",
+        "ended": 990.0,
+        "verdict": verdict,
+        "policy": item["policy"],
+        **last,
     }
-    return Memory(
-        done={item["generation"]: Done(item["deployment"], attempt, verdict)}, last={item["deployment"]: Last(**known)}
-    )
+    return Memory(done={item["generation"]: Done(item["deployment"], attempt, verdict)}, last={item["deployment"]: Last(**known)})
 
 
 def both(*memories: Memory, runs: tuple[Run, ...] = ()) -> Memory:
@@ -268,9 +271,7 @@ def test_a_generation_that_ended_without_any_run_here_does_not_repeat() -> None:
         ({"boot": EARLIER, "other_boot": BOOT}, "b"),
     ],
 )
-def test_after_a_boot_a_per_boot_item_waits_for_its_per_boot_dependencies(
-    dependency: dict[str, Any], expected: str | None
-) -> None:
+def test_after_a_boot_a_per_boot_item_waits_for_its_per_boot_dependencies(dependency: dict[str, Any], expected: str | None) -> None:
     first = script("true", name="a", policy="per-boot")
     second = {**script("true", name="b", policy="per-boot"), "after": [first["deployment"]]}
     memory = both(ran(first, **dependency), ran(second, boot=EARLIER))

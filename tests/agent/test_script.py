@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,9 +89,7 @@ def test_a_config_may_allow_names_in_its_environment(machine: Machine, fake: Fak
         ({"a": 1}, "no text"),
     ],
 )
-def test_what_cannot_be_started_is_invalid_and_quotes_line_1(
-    machine: Machine, fake: Fake, text: Any, quoted: str
-) -> None:
+def test_what_cannot_be_started_is_invalid_and_quotes_line_1(machine: Machine, fake: Fake, text: Any, quoted: str) -> None:
     item = script("x")
     item["config"]["config"] = text
     found = result(machine, fake, item)
@@ -166,15 +166,13 @@ def test_the_time_limit_ends_everything_that_was_started(machine: Machine, fake:
 
 
 def marked(run: str) -> list[str]:
-    """Processes that carry the run's mark."""
+    """Living processes that carry the run's mark."""
     found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                if f"APPLIANCE_RUN={run}".encode() in file.read() and b"State:\tZ" not in open(f"/proc/{pid}/status", "rb").read():
-                    found.append(pid)
-        except OSError:
-            continue
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            carries = f"APPLIANCE_RUN={run}".encode() in (process / "environ").read_bytes()
+            if carries and b"State:\tZ" not in (process / "status").read_bytes():
+                found.append(process.name)
     return found
 
 
