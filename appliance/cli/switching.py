@@ -81,6 +81,8 @@ def say_switched(console: Console, answer: dict[str, Any]) -> None:
     if count:
         made = f"{_counted(count, 'deployment')} on {_counted(servers, 'server')} changed with it"
         console.next("appliance status --watch", made)
+    elif answer["was"] is None:
+        console.next(f"appliance deploy NAME --plan {plan} --path FILE", "no deployment uses it yet")
     else:
         console.next(f"appliance plan log {plan}", "no deployment uses a file that differs")
 

@@ -148,7 +148,8 @@ def after_switch(tx: Tx, key: Key, *, plan_id: int, version: int, changed: Itera
     """
     sources = Sources(tx)
     moved: dict[str, str] = {}
-    for path in changed:
+    used = uses.paths_of_plan(tx, plan_id)  # a switch may change many more paths than anybody uses
+    for path in (one for one in changed if one in used):
         for id in uses.users_of_path(tx, plan_id, path):
             old = deployments.by_id(tx, id)
             try:

@@ -34,6 +34,11 @@ def digest_of(tx: Reader, generation: str, plan: int, path: str) -> bytes | None
     return found
 
 
+def paths_of_plan(tx: Reader, plan: int) -> set[str]:
+    """The paths of a plan that current generations use."""
+    return {path for (path,) in tx.rows("SELECT DISTINCT path FROM uses WHERE plan = ? AND kind = 'file'", (plan,))}
+
+
 def users_of_path(tx: Reader, plan: int, path: str) -> list[str]:
     """Living deployments whose current generation uses this file of the plan."""
     sql = (
