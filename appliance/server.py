@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import hashlib
 import signal
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -10,41 +9,22 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from appliance import __version__, pyz
 from appliance.errors import ApplianceError
 from appliance.web import stock
-from appliance.web.context import Context, context
+from appliance.web.context import Context
 from appliance.web.front import Front
-from appliance.web.native import agents, blobs, deployments, plans, servers
-from appliance.web.respond import Json, render_error
+from appliance.web.native import about, agents, blobs, deployments, openapi, plans, servers
+from appliance.web.respond import render_error
 
 GRACE_SECONDS = 3
 
 
-async def health(request: Request) -> Response:
-    """GET /healthz: the file can be read."""
-    database = context(request).database
-    database.read(lambda tx: tx.value("SELECT last_commit FROM file"))
-    return Json({"status": "ok", "version": __version__, "commit": database.commit_no})
-
-
-async def agent_file(request: Request) -> Response:
-    """GET /agent.pyz: the agent as one file."""
-    built = request.app.state.agent_file
-    if built is None:
-        built = request.app.state.agent_file = await asyncio.to_thread(pyz.build)
-    headers = {"ETag": f'"{hashlib.sha256(built).hexdigest()}"'}
-    return Response(built, media_type="application/zip", headers=headers)
-
-
 ROUTES: list[BaseRoute] = [
-    Route("/healthz", health, methods=["GET"]),
-    Route("/agent.pyz", agent_file, methods=["GET"]),
+    *about.routes,
+    *openapi.routes,
     *agents.routes,
     *servers.routes,
     *plans.routes,
@@ -70,7 +50,6 @@ def build(appliance: Context) -> ASGIApp:
     handlers: dict[Any, Any] = {ApplianceError: render_error, HTTPException: render_error, Exception: render_error}
     app = Starlette(routes=ROUTES, exception_handlers=handlers, lifespan=lifespan)
     app.state.context = appliance
-    app.state.agent_file = None
     return Front(app, appliance)
 
 

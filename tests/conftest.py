@@ -9,7 +9,7 @@ import pytest
 
 from appliance.store.database import Database
 
-from .laboratory import Lab
+from .application import Application
 from .samples import opened, shared_directory
 
 NEEDS_SHARED = ("real_input", "real_peer")
@@ -22,10 +22,10 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
+def application(tmp_path: Path) -> Iterator[Application]:
     """A new file with a frozen clock and counted ids, its application, and a client for each role."""
-    with Lab(tmp_path / "lab.db") as lab:
-        yield lab
+    with Application(tmp_path / "lab.db") as application:
+        yield application
 
 
 # ---------------------------------------------------------------------------------------------------- what is left out

@@ -236,9 +236,9 @@ def joined(tx: Tx, server: str) -> None:
 
 
 def seen(tx: Tx, rows: list[tuple[str, int, int | None]]) -> None:
-    """Write down when agents last asked: (server, at, commit number of the snapshot handed out or None)."""
+    """Write down when agents last asked: (server, at, commit of the snapshot handed out or None), of servers that are still there."""
     tx.many(
-        "INSERT INTO seen (server, at, delivered) VALUES (?, ?, ?) ON CONFLICT (server)"
+        "INSERT INTO seen (server, at, delivered) SELECT id, ?2, ?3 FROM server WHERE id = ?1 ON CONFLICT (server)"
         " DO UPDATE SET at = max(at, excluded.at), delivered = coalesce(excluded.delivered, delivered)",
         rows,
     )

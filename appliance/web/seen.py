@@ -6,7 +6,7 @@ import contextlib
 from appliance.store import servers
 from appliance.store.database import Database
 from appliance.store.servers import Seen
-from appliance.store.tx import Reader, Tx
+from appliance.store.tx import Reader
 
 FLUSH_SECONDS = 1.0
 
@@ -51,8 +51,4 @@ class SeenBuffer:
         rows = [(server, seen.at, seen.delivered) for server, seen in self._fresh.items()]
         if rows:
             self._fresh = {}
-            await database.awrite(_write, rows)
-
-
-def _write(tx: Tx, rows: list[tuple[str, int, int | None]]) -> None:
-    servers.seen(tx, [row for row in rows if tx.value("SELECT 1 FROM server WHERE id = ?", (row[0],)) is not None])
+            await database.awrite(servers.seen, rows)

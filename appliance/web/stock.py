@@ -9,7 +9,8 @@ from appliance.errors import Invalid
 from appliance.operations import stock
 from appliance.operations.signals import Effect
 from appliance.operations.stock import Urls
-from appliance.store.tx import Reader, Tx
+from appliance.store import runs
+from appliance.store.tx import Tx
 from appliance.web.context import context
 from appliance.web.respond import Json, body_of, perform
 
@@ -44,15 +45,10 @@ async def signal(request: Request) -> Response:
         return stock.report(tx, appliance.key, secret, body)
 
     effect = await perform(request, record)
-    server = appliance.database.read(_server_of, secret.rpartition(".")[0])
-    if server is not None:
-        appliance.seen.note(server, appliance.database.clock())
+    run = appliance.database.read(runs.by_id, secret.rpartition(".")[0])
+    if run is not None:
+        appliance.seen.note(run.server, appliance.database.clock())
     return Json(effect)
-
-
-def _server_of(tx: Reader, run: str) -> str | None:
-    found: str | None = tx.value("SELECT server FROM run WHERE id = ?", (run,))
-    return found
 
 
 routes = [
