@@ -3,11 +3,12 @@
 import argparse
 import difflib
 import hashlib
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-from appliance.cli.common import FAILED, SUCCESS, USAGE, Console, Failure, ago, clean, command, group, size
+from appliance.cli.common import FAILED, SUCCESS, USAGE, Console, Failure, clean, command, group, since, size
 from appliance.client import part
 
 PATCH_BYTES = 1 << 20
@@ -169,12 +170,13 @@ def _list(_: argparse.Namespace, console: Console) -> int:
                 one["current"] or "-",
                 one["newest"] or "-",
                 one["versions"],
-                ago(one["switched_at"]),
+                since(one["switched_at"]),
                 one["switched_by"] or "",
             )
             for one in found
         ],
     )
+    console.next(f"appliance plan show {found[0]['name']}")
     return SUCCESS
 
 
@@ -187,7 +189,7 @@ def _show(args: argparse.Namespace, console: Console) -> int:
             return SUCCESS
         console.print(
             f"{args.plan} version {found['number']}: {found['files']} files, {size(found['bytes'])}",
-            f"pushed {ago(found['created_at'])} by {found['by']}",
+            f"pushed {since(found['created_at'])} by {found['by']}",
             found["digest"],
         )
         console.next(f"appliance plan ls {args.plan} {found['number']}")
@@ -201,8 +203,8 @@ def _show(args: argparse.Namespace, console: Console) -> int:
     if current is None:
         console.print(f"{args.plan}: never switched")
     else:
-        since = f"since {ago(overview['switched_at'])}, by {overview['switched_by']} (switch {overview['serial']})"
-        console.print(f"{args.plan}: version {current} is current {since}")
+        moved = f"switched {since(overview['switched_at'])} by {overview['switched_by']} (switch {overview['serial']})"
+        console.print(f"{args.plan}: version {current} is current, {moved}")
     console.table(
         ["version", "files", "size", "pushed", "by", ""],
         [
@@ -210,7 +212,7 @@ def _show(args: argparse.Namespace, console: Console) -> int:
                 one["number"],
                 one["files"],
                 size(one["bytes"]),
-                ago(one["created_at"]),
+                since(one["created_at"]),
                 one["by"],
                 "current" if one["number"] == current else "",
             )
@@ -235,6 +237,8 @@ def _ls(args: argparse.Namespace, console: Console) -> int:
         console.table(["mode", "size", "digest", "path"], [(one["mode"], one["size"], one["digest"][7:19], one["path"]) for one in entries])
     else:
         console.print(*(one["path"] for one in entries))
+        if entries:
+            console.next(f"appliance plan cat {args.plan} {shlex.quote(entries[0]['path'])} --version {found['number']}")
     return SUCCESS
 
 
@@ -270,8 +274,10 @@ def _log(args: argparse.Namespace, console: Console) -> int:
         return SUCCESS
     console.table(
         ["switch", "version", "when", "by", ""],
-        [(one["serial"], one["version"], ago(one["at"]), one["by"], _remark(one)) for one in found],
+        [(one["serial"], one["version"], since(one["at"]), one["by"], _remark(one)) for one in found],
     )
+    if len(found) > 1:
+        console.next(f"appliance plan rollback {args.plan}", "to go back")
     return SUCCESS
 
 
@@ -305,6 +311,8 @@ def _diff(args: argparse.Namespace, console: Console) -> int:
     kinds = [change["kind"] for change in found["changes"]]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in ("added", "changed", "removed") if kind in kinds)
     console.note(f"from version {before} to {after}: {counts}")
+    if old == "current":
+        console.next(f"appliance plan switch {args.plan} {after}")
     return SUCCESS
 
 

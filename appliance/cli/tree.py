@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from appliance.cli.common import Failure
-from appliance.plan import VERSION_CONTROL, Entry, Mode, digest_of, problems, symlink_problems
+from appliance.plan import BLOB_BYTES, VERSION_CONTROL, Entry, Mode, digest_of, problems, symlink_problems
 
 IGNORE_FILE = ".applianceignore"
 CHUNK = 1 << 20
@@ -130,12 +130,16 @@ def _scan(tree: Tree, below: str, ignored: Callable[[str], bool], files: list[tu
 
 def _file(tree: Tree, path: str, files: list[tuple[str, Mode]]) -> None:
     try:
-        mode = os.lstat(tree.root / path).st_mode
+        found = os.lstat(tree.root / path)
+        mode = found.st_mode
         if stat.S_ISLNK(mode):
             tree.targets[path] = os.fsencode(os.readlink(tree.root / path))  # noqa: PTH115 - the bytes as they are, not a Path's
             return
     except OSError as error:
         tree.problems.append(f"{path}: cannot be read ({error.strerror})")
+        return
+    if stat.S_ISREG(mode) and found.st_size > BLOB_BYTES:
+        tree.problems.append(f"{path}: {found.st_size} bytes is over the limit of {BLOB_BYTES} for one file")
         return
     if stat.S_ISREG(mode):
         files.append((path, "executable" if mode & stat.S_IXUSR else "file"))

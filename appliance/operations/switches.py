@@ -118,7 +118,7 @@ def _is_overruled(plan: Plan, current: Switch | None, expected: int | None, forc
             hint="it was probably deleted and made anew: look at it, then switch again with --force",
             detail=detail,
         )
-    detail |= {"version": current.version, "by": current.by, "at": current.at}
+    detail |= {"version": current.version, "by": current.by}
     raise Conflict(
         f"plan {plan.name!r} was switched to version {current.version} by {current.by} at {moment(current.at)} (switch {serial});"
         f" you expected switch {expected}; nothing was changed",

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -92,3 +93,12 @@ def test_ignore_patterns_are_those_of_git(tmp_path):
 def test_a_git_work_tree_whose_git_is_a_file_is_recognised(tmp_path):
     tree = walked(write_tree(tmp_path / "t", {"sub/.git": b"gitdir: elsewhere", "a": b"1"}))
     assert (sorted(tree.entries), tree.left_out) == (["a"], ["sub/.git"])
+
+
+def test_ux_11_a_file_over_the_limit_is_refused_unread_naming_limit_and_size(tmp_path):
+    root = write_tree(tmp_path / "t", {"a": b"1"})
+    with open(root / "huge", "wb") as file:
+        file.truncate((1 << 30) + 1)
+    began = time.monotonic()
+    assert walked(root).problems == ["huge: 1073741825 bytes is over the limit of 1073741824 for one file"]
+    assert time.monotonic() - began < 1

@@ -22,6 +22,7 @@ from appliance.web.access import require
 from appliance.web.context import context
 from appliance.web.native import intake
 from appliance.web.native.outlet import archive_answer, blob_answer
+from appliance.web.native.views import instant
 from appliance.web.respond import Json, body_of, decode, decoded, perform, perform_once
 
 MANIFEST_BODY = 64 << 20
@@ -101,7 +102,7 @@ async def put_version(request: Request) -> Response:
         entries = [Entry(one.path, one.mode, one.size, parse_digest(one.digest)) for one in body.entries]
         return plans.push_of(name, base, entries, body.removed, principal.name, digest)
 
-    command = await intake.apart(request, prepare)
+    command = await asyncio.to_thread(prepare)
     return Json(pushed_view(await perform(request, plans.push_version, command)))
 
 
@@ -113,7 +114,7 @@ async def push_archive(request: Request) -> Response:
     async with intake.received(request, ARCHIVE_BODY, "an archive") as (spool, _):
 
         def keep() -> tuple[plans.PushVersion, list[str], bytes]:
-            body = intake.hashed(spool)
+            body = intake.hashed(spool) if "idempotency-key" in request.headers else b""
             with intake.beside(database, 8 << 20) as unpacked:
                 found, where = intake.scanned(spool, unpacked, archive.Limits())
                 entries, left_out = intake.entries_of(found)
@@ -240,12 +241,12 @@ def overview_view(one: Overview) -> dict[str, Any]:
     """A plan and where it stands."""
     return {
         "name": one.plan.name,
-        "created_at": one.plan.created_at,
+        "created_at": instant(one.plan.created_at),
         "serial": one.serial,
         "current": one.current,
         "versions": one.versions,
         "newest": one.newest,
-        "switched_at": one.switched_at,
+        "switched_at": instant(one.switched_at),
         "switched_by": one.switched_by,
     }
 
@@ -257,7 +258,7 @@ def version_view(version: Version) -> dict[str, Any]:
         "digest": shown(version.digest),
         "files": version.files,
         "bytes": version.bytes,
-        "created_at": version.created_at,
+        "created_at": instant(version.created_at),
         "by": version.by,
         "commit": version.commit,
     }
@@ -276,7 +277,7 @@ def pushed_view(pushed: Pushed) -> dict[str, Any]:
 
 def switch_view(switch: Switch) -> dict[str, Any]:
     """One row of the switch log."""
-    return msgspec.structs.asdict(switch)
+    return msgspec.structs.asdict(switch) | {"at": instant(switch.at)}
 
 
 def switched_view(switched: Switched) -> dict[str, Any]:
