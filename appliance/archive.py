@@ -94,7 +94,7 @@ def members(source: Source, limits: Limits = Limits()) -> Iterator[tuple[Member,
             extended |= _extended(head.kind, _padded(source, head.size))
             continue
         raw_path = extended.pop("path", None) or head.path()
-        link = extended.pop("linkpath", None) or head.link()
+        link = extended.pop("linkpath", None)
         size = _number(extended.pop("size", None), head.size)
         if any(key.startswith("GNU.sparse") for key in extended):
             raise Invalid(f"{raw_path[:200]!r} is a sparse file", hint="make the archive without --sparse")
@@ -106,7 +106,7 @@ def members(source: Source, limits: Limits = Limits()) -> Iterator[tuple[Member,
             raise Invalid(f"{path!r} is in the archive twice")
         seen.add(path)
         if head.kind == "2":
-            target = link.encode("utf-8", "surrogateescape")
+            target = (link or head.link()).encode("utf-8", "surrogateescape")
             if problem := plan.symlink_problem(path, target):
                 raise Invalid(f"{path!r}: {problem}")
             yield Member(path, "symlink", len(target), target), Content(source, len(target), target)
