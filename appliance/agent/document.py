@@ -34,7 +34,7 @@ class Blocker:
 
 @dataclass(frozen=True)
 class Item:
-    """One deployment of this server as it should be. `digest` changes when anything in the item does."""
+    """One deployment of this server as it should be."""
 
     deployment: str
     name: str
@@ -47,7 +47,6 @@ class Item:
     blocked_on: tuple[Blocker, ...]
     after: tuple[str, ...]
     config: Mapping[str, Any]
-    digest: str
 
     @property
     def group(self) -> str:
@@ -172,7 +171,6 @@ def _item(raw: Mapping[str, Any], where: str) -> Item:
         blocked_on=tuple(_blocker(entry, f"{where}.blocked_on") for entry in blocked_on),
         after=tuple(_uuid(entry, f"{where}.after") for entry in after),
         config=config,
-        digest=hashlib.sha256(json.dumps(raw, sort_keys=True).encode()).hexdigest(),
     )
 
 

@@ -33,7 +33,6 @@ CREATE TABLE run (
     repeat       TEXT,                        -- null: needs a grant
     state        TEXT NOT NULL CHECK (state IN ('claimed', 'granted', 'refused', 'running', 'finished', 'released')),
     why          TEXT,                        -- of a refusal or a release
-    digest       TEXT NOT NULL DEFAULT '',    -- of the item when it was asked for
     after        TEXT NOT NULL DEFAULT '[]',  -- generations that must be COMPLETE here first
     changed      INTEGER,                     -- the document's, when it was started
     policy       TEXT,

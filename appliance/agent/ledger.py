@@ -49,7 +49,6 @@ def memory(journal: Journal) -> Memory:
                 attempt=row["attempt"],
                 state=row["state"],
                 why=row["why"],
-                digest=row["digest"],
                 after=tuple(json.loads(row["after"])),
             )
             for row in journal.rows("SELECT * FROM run WHERE state <> 'finished' ORDER BY seq")
@@ -91,8 +90,8 @@ def claimed(journal: Journal, mints: Sequence[tuple[str, Mint]]) -> None:
     """Run ids minted, before they are sent."""
     with journal.write() as tx:
         tx.executemany(
-            "INSERT INTO run (run, deployment, generation, attempt, state, digest) VALUES (?, ?, ?, ?, 'claimed', ?)",
-            [(run, mint.deployment, mint.generation, mint.attempt, mint.digest) for run, mint in mints],
+            "INSERT INTO run (run, deployment, generation, attempt, state) VALUES (?, ?, ?, ?, 'claimed')",
+            [(run, mint.deployment, mint.generation, mint.attempt) for run, mint in mints],
         )
 
 
@@ -197,6 +196,11 @@ def again(journal: Journal, generations: Iterable[str]) -> list[str]:
 def pending(journal: Journal) -> list[sqlite3.Row]:
     """Signals to deliver, oldest first; of each run only the oldest, since they go in order."""
     return journal.rows("SELECT min(seq) AS seq, run, kind, body FROM outbox WHERE state = 'pending' GROUP BY run ORDER BY 1")
+
+
+def unreturned(journal: Journal) -> set[str]:
+    """Runs that were given back, of which the appliance does not know it yet."""
+    return {row["run"] for row in journal.rows("SELECT run FROM outbox WHERE state = 'pending' AND kind = 'released'")}
 
 
 def acknowledged(journal: Journal, seq: int) -> None:

@@ -46,10 +46,10 @@ class Line:
         groups = hooks.groups(self._settings.hooks)
         return identity.headers(self.me, self._facts, self._journal, groups)
 
-    def poll(self, wait: float) -> Answer | None:
-        """Ask for a newer document once, waiting at most `wait` seconds for one. None if all went well."""
+    def poll(self, wait: float, *, anew: bool = False) -> Answer | None:
+        """Ask for a newer document once, waiting at most `wait` seconds for one; `anew`: or the same again. None if all went well."""
         path = f"/v1/servers/{self.me.server}/document?wait={int(wait)}"
-        asked = {**self.headers(), **({"If-None-Match": self._etag} if self._etag else {})}
+        asked = {**self.headers(), **({"If-None-Match": self._etag} if self._etag and not anew else {})}
         began = time.monotonic()
         try:
             answer = self.client.request("GET", path, asked, limit=wait + self._settings.request)
@@ -88,6 +88,10 @@ class Line:
         answer = self.client.request("POST", path, self.headers(), body)
         # a portal that says 200 to everything has recorded nothing
         return replace(answer, status=502) if answer.good and not answer.is_object else answer
+
+    def news(self) -> None:
+        """Something else than a document has changed what there is to do."""
+        self._wake()
 
     def lost(self, why: str) -> None:
         """Something else noticed that the line is down: whoever is waiting for a newer document must find out, too."""

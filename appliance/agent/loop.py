@@ -49,6 +49,7 @@ class Agent:
         self._claim_wanted = False
         self._wake_at: float | None = None
         self._forgotten: set[str] = set()
+        self._refused: dict[str, float] = {}  # runs, and when
         self._unsaid: set[str] = set()  # tombstones acted upon, to be named in the next claim
         self._sent_again: set[tuple[str, str]] = set()
         self._failed = False
@@ -127,8 +128,12 @@ class Agent:
         if document is None or self.line.wrong_epoch:
             return False
         self._forgotten &= document.deleted
-        moment = Moment(self._facts.boot, self._start_mark, time.monotonic(), frozenset(self._forgotten))
         memory = ledger.memory(self._journal)
+        ahead, unknown = self._ahead(document, memory)
+        if ahead - unknown and document.fetched is not None and self.line.up.is_set():
+            self.line.poll(0, anew=True)
+            return self.line.document is not document
+        moment = Moment(self._facts.boot, self._start_mark, time.monotonic(), frozenset(self._forgotten), ahead)
         decision = passes.decide(document, memory, moment)
         self._wake_at = decision.wake_at
         if decision.adopt:
@@ -150,6 +155,18 @@ class Agent:
             self._run(decision.start, document)
             return True
         return bool(decision.adopt or decision.release)
+
+    def _ahead(self, document: Document, memory: passes.Memory) -> tuple[frozenset[str], set[str]]:
+        """Refused and released runs that the document does not reflect yet; those of them the appliance does not even know of."""
+        generations = {item.generation for item in document.items}
+        unknown = ledger.unreturned(self._journal)
+        found = set()
+        for run in memory.runs:
+            if run.state in passes.CLOSED and run.generation in generations and run.why != "claimed":
+                when = max(self._refused.get(run.run, 0.0), self.outbox.acknowledged.get(run.run, 0.0))
+                if run.run in unknown or document.fetched is None or document.fetched <= when:
+                    found.add(run.run)
+        return frozenset(found), unknown
 
     def _run(self, start: Start, document: Document) -> None:
         self._note(start)
@@ -178,13 +195,14 @@ class Agent:
         self._unsaid.difference_update(named)
         for entry in answers:
             if entry["answer"] != "granted":
+                self._refused[entry["run"]] = time.monotonic()
                 say(f"run {entry['run']} was refused: {entry.get('message') or entry.get('why')}")
         if any(entry.get("why") == "other-instance" for entry in answers):
             self._claim_at = time.monotonic() + self._claim_backoff.after()
             self._bar("the appliance takes this for another machine than the one that joined")
             return False
         self._confirm_instance()
-        if len(answers) < len(runs):
+        if len(answers) < len(runs) or any(entry["answer"] != "granted" for entry in answers):
             self._claim_at = time.monotonic() + self._claim_backoff.after()
         else:
             self._claim_backoff.reset()

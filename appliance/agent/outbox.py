@@ -50,6 +50,8 @@ class Outbox:
             self._wait.pop(run, None)
             ledger.acknowledged(self._journal, seq)
             self.acknowledged[run] = time.monotonic()
+            if kind == "released":
+                self._line.news()
             found = answer.object()
             if found.get("effect") == "none":
                 say(f"run {run}: {kind} was received and had no effect ({found.get('why')})")

@@ -18,7 +18,7 @@ CLOSED = ("refused", "released")
 
 @dataclass(frozen=True)
 class Run:
-    """A run that has not ended, or one that ended unstarted. `digest` is that of the item it was minted for."""
+    """A run that has not ended, or one that ended unstarted."""
 
     run: str
     deployment: str
@@ -26,7 +26,6 @@ class Run:
     attempt: int
     state: str
     why: str | None = None
-    digest: str = ""
     after: tuple[str, ...] = ()
 
 
@@ -70,13 +69,15 @@ class Memory:
 class Moment:
     """When the decision is made.
 
-    `now` is a monotonic clock that counts within one boot; `forgotten` are the tombstones already acted upon.
+    `now` is a monotonic clock that counts within one boot; `forgotten` are the tombstones already acted upon; `ahead` are
+    the refused and released runs that are newer than the document.
     """
 
     boot: str
     agent_start: str
     now: float
     forgotten: frozenset[str] = frozenset()
+    ahead: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,6 @@ class Mint:
     deployment: str
     generation: str
     attempt: int
-    digest: str
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def decide(document: Document, memory: Memory, moment: Moment) -> Decision:
         other_policy=tuple(_other_policies(document, memory, moment)),
         release=tuple(_releases(document, memory, items, live)),
         forget=tuple(sorted(document.deleted.difference((run.deployment for run in live.values()), moment.forgotten))),
-        mint=() if adopt else tuple(_mints(document, memory, live)),
+        mint=() if adopt else tuple(_mints(document, memory, moment, live)),
     )
     if decision.adopt or decision.release:
         return decision
@@ -190,7 +190,7 @@ def _releases(document: Document, memory: Memory, items: Mapping[str, Item], liv
         item = items.get(run.deployment)
         if run.deployment in document.deleted:
             found.append((run.run, "deleted"))
-        elif item is not None and (item.generation, item.attempt) != (run.generation, run.attempt):
+        elif item is not None and not same(run, item):
             found.append((run.run, "superseded"))
         elif any(_hopeless(generation, memory, live) for generation in run.after):
             found.append((run.run, "dependency"))
@@ -202,26 +202,31 @@ def _hopeless(generation: str, memory: Memory, live: Mapping[str, Run]) -> bool:
     return generation not in live and (done is None or done.verdict != COMPLETE)
 
 
-def _mints(document: Document, memory: Memory, live: Mapping[str, Run]) -> list[Mint]:
+def _mints(document: Document, memory: Memory, moment: Moment, live: Mapping[str, Run]) -> list[Mint]:
     """Ungranted generations that are ready, or wait only for others of this server granted or asked for before."""
     found: list[Mint] = []
     reachable = set(live) | {generation for generation, done in memory.done.items() if done.verdict == COMPLETE}
     closed = [run for run in memory.runs if run.state in CLOSED]
     for item in document.items:
-        if finished(item, memory) or item.generation in live or any(_settled(run, item) for run in closed):
+        if finished(item, memory) or item.generation in live or any(_settled(run, item, moment) for run in closed):
             continue
         here = bool(item.blocked_on) and all(other.here and other.generation in reachable for other in item.blocked_on)
         if item.ready or here:
-            found.append(Mint(item.deployment, item.generation, item.attempt, item.digest))
+            found.append(Mint(item.deployment, item.generation, item.attempt))
             reachable.add(item.generation)
     return found
 
 
-def _settled(run: Run, item: Item) -> bool:
-    """Whether this refusal or release still answers for the item. `claimed` means that it ran elsewhere: for good."""
-    if (run.generation, run.attempt) != (item.generation, item.attempt) or run.why == "other-instance":
+def _settled(run: Run, item: Item, moment: Moment) -> bool:
+    """Whether this refusal or release still answers for the item: until a newer document. `claimed`, it ran elsewhere, is for good."""
+    if not same(run, item) or run.why == "other-instance":
         return False
-    return run.why == "claimed" or run.digest == item.digest
+    return run.why == "claimed" or run.run in moment.ahead
+
+
+def same(run: Run, item: Item) -> bool:
+    """Whether the run is, or was, that of the item as it now is."""
+    return (run.generation, run.attempt) == (item.generation, item.attempt)
 
 
 def _start(document: Document, memory: Memory, moment: Moment, items: Mapping[str, Item]) -> tuple[Start | None, float | None]:

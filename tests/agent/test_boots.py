@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+import uuid
 from typing import Any
 
 from .conftest import Machine
@@ -193,20 +196,43 @@ def test_refused_as_another_instance_it_asks_with_new_ids_until_it_is_decided(ma
     assert len(set(runs)) >= 2
 
 
-def test_a_refusal_is_not_asked_again_until_the_item_changes(machine: Machine, fake: Fake) -> None:
-    fake.on_claim = lambda run: {"answer": "refused", "why": "blocked", "message": "not yet"}
+def test_after_a_refusal_the_document_is_fetched_anew_and_decides(machine: Machine, fake: Fake) -> None:
     item = script(machine.counter("a"))
+    blocker = {"deployment": str(uuid.uuid4()), "generation": str(uuid.uuid4()), "name": "x/y", "here": False}
+
+    def refuse(run: Any) -> dict[str, Any]:
+        fake.items = [{**item, "ready": False, "blocked_on": [blocker]}]  # and nobody who waits is told
+        return {"answer": "refused", "why": "blocked", "message": "not yet"}
+
+    fake.on_claim = refuse
     fake.change([item])
     machine.start()
     fake.wait_for(lambda: fake.claims)
     polls = fake.polls
-    fake.change([item])
     fake.wait_for(lambda: fake.polls > polls)
+    time.sleep(0.5)
     assert len(fake.claims) == 1
     fake.on_claim = lambda run: None
-    fake.change([{**item, "timeout": 30}])
+    fake.change([item])  # to the byte what was refused
     fake.wait_for(lambda: fake.of("finished"))
     assert len(fake.claims) == 2
+
+
+def test_a_grant_given_back_is_asked_for_again_only_when_the_appliance_knows(machine: Machine, fake: Fake) -> None:
+    first = script("exit 1", name="a")
+    second = script(machine.counter("b"), name="b")
+    fake.change([first, after(second, first)])
+    known = threading.Event()
+    fake.signal_status = lambda body: (503, {}) if body["kind"] == "released" and not known.is_set() else None
+    granted = [first, {**second, "after": [first["deployment"]]}]  # as the appliance shows what it has granted: nothing blocks it
+    fake.on_claim = lambda run: fake.change(granted)
+    machine.start()
+    fake.wait_for(lambda: [signal for signal in fake.of("finished")])
+    time.sleep(0.5)
+    assert len([run for claim in fake.claims for run in claim["runs"]]) == 2
+    fake.on_claim = lambda run: None
+    known.set()
+    fake.wait_for(lambda: machine.count("b") == 1)
 
 
 def test_a_dependency_that_failed_frees_its_dependant_by_a_rerun(machine: Machine, fake: Fake) -> None:

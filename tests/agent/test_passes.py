@@ -60,8 +60,7 @@ def both(*memories: Memory, runs: tuple[Run, ...] = ()) -> Memory:
 
 
 def live(item: dict[str, Any], state: str = "granted", **more: Any) -> Run:
-    digest = parsed(item).items[0].digest
-    fields = {"deployment": item["deployment"], "generation": item["generation"], "attempt": 1, "digest": digest}
+    fields = {"deployment": item["deployment"], "generation": item["generation"], "attempt": 1}
     return Run(**{"run": str(uuid.uuid4()), **fields, "state": state, **more})
 
 
@@ -105,11 +104,12 @@ def test_a_claim_without_an_answer_starts_nothing() -> None:
 
 
 @pytest.mark.parametrize("why", ["superseded", "blocked", "cancelled", "deleted"])
-def test_a_refused_item_is_asked_for_again_only_when_it_has_changed(why: str) -> None:
+def test_a_refused_item_is_asked_for_again_only_by_a_newer_document(why: str) -> None:
     item = script("true")
-    memory = Memory(runs=(live(item, "refused", why=why),))
-    assert minted(decide(parsed(item), memory, now())) == []
-    assert minted(decide(parsed({**item, "timeout": 61}), memory, now())) == [item["generation"]]
+    run = live(item, "refused", why=why)
+    memory = Memory(runs=(run,))
+    assert minted(decide(parsed(item), memory, now(ahead=frozenset([run.run])))) == []
+    assert minted(decide(parsed(item), memory, now())) == [item["generation"]]
 
 
 def test_what_was_claimed_elsewhere_is_never_asked_for_again_but_its_next_generation_is() -> None:
