@@ -175,13 +175,17 @@ class Database:
                     db.execute("RELEASE operation")
                     job.error = _translated(error, self.path)
                     job.topics.clear()
+            if all(job.error is not None for job in batch):  # nothing to keep, so nothing to wait for the disk for
+                db.execute("ROLLBACK")
+                return True
             db.execute("UPDATE file SET last_commit = ?", (number,))
             db.execute("COMMIT")
             self._commit_no = number
             return True
         except Exception as error:  # noqa: BLE001 - whatever ends the batch is each job's answer
-            if db.in_transaction:
-                db.execute("ROLLBACK")
+            with contextlib.suppress(apsw.Error):
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
             for job in batch:
                 job.error = _translated(error, self.path)
                 job.topics.clear()
@@ -193,7 +197,7 @@ class Database:
         for job in batch:
             if job.loop is not None:
                 by_loop[job.loop].append(job)
-            else:
+            elif isinstance(job.answer, Future) and job.answer.set_running_or_notify_cancel():  # else nobody waits for it any more
                 _settle(job)
         if self._loop is not None:
             by_loop.setdefault(self._loop, [])
