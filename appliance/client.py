@@ -73,7 +73,8 @@ def profile(url: str | None = None, token: str | None = None) -> Profile:
             "nothing says where the appliance is",
             f"start one with `appliance serve` (it writes {path}), or set APPLIANCE_URL and APPLIANCE_TOKEN",
         )
-    return Profile(str(chosen).rstrip("/"), str(secret), "--url" if url else str(path))
+    source = "--url" if url else "APPLIANCE_URL" if os.environ.get("APPLIANCE_URL") else str(path)
+    return Profile(str(chosen).rstrip("/"), str(secret), source)
 
 
 class Client:
@@ -123,8 +124,17 @@ class Client:
             headers["Idempotency-Key"] = key
         again = method != "POST" or key is not None
         with self._answer(method, with_query(path, query), raw, headers, again=again, timeout=timeout) as answer:
+            return self._value(answer)
+
+    def _value(self, answer: http.client.HTTPResponse) -> Any:
+        try:
             content = answer.read()
-        return json.loads(content) if content else None
+            return json.loads(content) if content else None
+        except (http.client.IncompleteRead, OSError):
+            self.close()
+            raise Unreachable(f"the answer of {self.profile.url} was cut short", "try again") from None
+        except ValueError:
+            raise Unreachable(f"what answers at {self.profile.url} is not an appliance", "check the URL") from None
 
     # ------------------------------------------------------------------------------------------ streams
 
@@ -145,8 +155,7 @@ class Client:
         if size is not None:
             sent["Content-Length"] = str(size)
         with self._answer(method, path, chunks, sent, again=isinstance(chunks, bytes), timeout=None) as answer:
-            content = answer.read()
-        return json.loads(content) if content else None
+            return self._value(answer)
 
     @contextmanager
     def receive(self, path: str, *, headers: Mapping[str, str] = {}, **query: Any) -> Iterator[http.client.HTTPResponse]:

@@ -2,12 +2,17 @@
 
 import argparse
 import json
+import os
+import re
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TextIO
+from datetime import datetime
+from typing import Any, NoReturn, TextIO
 
 from appliance.client import Client, Refused, Unreachable, profile
+from appliance.errors import ApplianceError
 
 # Exit codes; the README lists them.
 SUCCESS = 0
@@ -20,7 +25,9 @@ REFUSED = 6  # a conflict, or not allowed
 UNREACHABLE = 7  # no appliance answers, or it cannot now
 INTERNAL = 70  # a bug
 
-BY_STATUS = {400: USAGE, 401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 409: REFUSED, 410: NOT_FOUND, 413: USAGE}
+# From an error to an exit code: what an appliance answered, and what was found here.
+BY_STATUS = {400: USAGE, 401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 409: REFUSED, 410: NOT_FOUND, 413: USAGE, 500: INTERNAL}
+BY_CODE = {"invalid": USAGE, "too-large": USAGE, "not-found": NOT_FOUND, "gone": NOT_FOUND}
 
 
 class Failure(Exception):
@@ -97,8 +104,12 @@ class Console:
 def clean(text: str) -> str:
     """Text as a terminal may see it: what a machine printed or a file is named must not steer the terminal."""
     return "".join(
-        one if one in "\n\t" or (ord(one) >= 32 and not 0x7F <= ord(one) < 0xA0) else "\N{REPLACEMENT CHARACTER}" for one in text
+        one if one in "\n\t" or (ord(one) >= 32 and not 0x7F <= ord(one) < 0xA0 and not 0xD800 <= ord(one) < 0xE000) else _UNSEEN
+        for one in text
     )
+
+
+_UNSEEN = "\N{REPLACEMENT CHARACTER}"
 
 
 def run_command(function: Callable[[argparse.Namespace, Console], int], args: argparse.Namespace) -> int:
@@ -115,12 +126,19 @@ def run_command(function: Callable[[argparse.Namespace, Console], int], args: ar
         return say(console, error.message, error.hint, BY_STATUS.get(error.status, default))
     except Unreachable as error:
         return say(console, error.message, error.hint, UNREACHABLE)
+    except ApplianceError as error:
+        return say(console, error.message, error.hint, BY_CODE.get(error.code, REFUSED))
     except BrokenPipeError:
         sys.stdout = None
         return SUCCESS
     except KeyboardInterrupt:
         console.progress_over()
         return 130
+    except Exception as error:  # noqa: BLE001 - the outermost place: a bug is one line too, and its details are asked for
+        if os.environ.get("APPLIANCE_DEBUG"):
+            traceback.print_exc(file=console.err)
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        return say(console, f"internal error ({what})", "this is a bug: please report it; APPLIANCE_DEBUG=1 shows its details", INTERNAL)
     finally:
         console.close()
 
@@ -137,6 +155,11 @@ def ago(ms: int | None, now: float | None = None) -> str:
     if ms is None:
         return "never"
     return f"{span((time.time() if now is None else now) - ms / 1000)} ago"
+
+
+def since(instant: str | None) -> str:
+    """How long ago an instant of the API (RFC 3339) was, for people."""
+    return ago(None if instant is None else int(datetime.fromisoformat(instant).timestamp() * 1000))
 
 
 def span(seconds: float) -> str:
@@ -158,6 +181,11 @@ def duration(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a length of time (like 90s, 5m, 1h, 2d)") from None
 
 
+def duration_or_none(text: str) -> int | None:
+    """As `duration`, and `none` for no limit; for argparse."""
+    return None if text == "none" else duration(text)
+
+
 def size(number: int) -> str:
     """Bytes for people."""
     amount = float(number)
@@ -166,6 +194,33 @@ def size(number: int) -> str:
             return f"{amount:.0f} {word}" if word == "B" else f"{amount:.1f} {word}"
         amount /= 1024
     return f"{amount:.1f} GiB"
+
+
+def confirm(console: Console, what: str, word: str, *, yes: bool) -> None:
+    """Go on only if that is meant: `--yes`, or the word typed on a terminal. Raises Failure."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Failure(f"this would {what}", "say --yes if that is meant")
+    console.err.write(clean(f"{what}? type {word} to go on: "))
+    console.err.flush()
+    if sys.stdin.readline().strip() != word:
+        raise Failure("nothing was changed")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line with a remedy, and which takes options by their whole name only."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **how})
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where help is; exit code 2."""
+        found = re.match(r"argument COMMAND: invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if found:
+            message = f"unknown command {found[1]!r}; there is: {found[2].replace(chr(39), '')}"
+        message = message.replace("the following arguments are required: COMMAND", "a command is missing")
+        self.exit(USAGE, clean(f"{self.prog}: {' '.join(message.split())}; see: {self.prog} --help") + "\n")
 
 
 def command(
@@ -186,7 +241,7 @@ def command(
         epilog="example:\n" + "\n".join("  " + line for line in example.splitlines()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(run=function)
+    parser.set_defaults(run=function, prog=parser.prog)
     if remote:
         parser.add_argument("--url", help="the appliance (default: $APPLIANCE_URL, then the profile)", metavar="URL")
         parser.add_argument("--token", help="the token (default: $APPLIANCE_TOKEN, then the profile)", metavar="TOKEN")

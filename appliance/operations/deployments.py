@@ -94,6 +94,13 @@ class _Batch:
         self._statements.append((statement, stored))
         return stored
 
+    def needs(self, refs: list[str], id: str) -> list[str]:
+        """The ids of what deployment `id` comes after. Raises Invalid for one that is not there, or is itself."""
+        found = list(dict.fromkeys(self.reference(ref) for ref in refs))
+        if id in found:
+            raise Invalid("a deployment cannot come after itself", hint="take it away from what it comes after")
+        return found
+
     def reference(self, ref: str) -> str:
         """The id of a deployment named by id or `SERVER/NAME`, one of this batch too."""
         server, slash, name = ref.partition("/")
@@ -124,7 +131,7 @@ def create(tx: Tx, key: Key, wanted: list[Wanted], by: str) -> list[Done]:
             placed.append(_place(batch, item))
     for number, (item, (id, old)) in enumerate(zip(wanted, placed, strict=True), 1):
         with _naming(number, len(wanted)):
-            needs = list(dict.fromkeys(batch.reference(one) for one in item.depends_on))
+            needs = batch.needs(item.depends_on, id)
             done.append(_bring(batch, item, old, needs) if old is not None else _begin(batch, item, id, needs))
     for id, _ in placed:
         refuse_cycle(tx, id)
@@ -212,7 +219,7 @@ def update(tx: Tx, key: Key, id: str, edit: Edit, by: str) -> Done:
         raise Conflict(f"{old.server_name}/{terms.name} exists already")
     needs = deployments.needs(tx, id)
     if isinstance(edit.depends_on, list):
-        needs = list(dict.fromkeys(batch.reference(one) for one in edit.depends_on))
+        needs = batch.needs(edit.depends_on, id)
     done = _apply(batch, old, config, terms, needs)
     refuse_cycle(tx, id)
     return done
@@ -262,7 +269,7 @@ def _apply(batch: _Batch, old: Deployment, config: Config, terms: Terms, needs: 
         deployments.set_state(tx, old.id, old.generation.id, number, standing)
         settle(tx, [old.id])
         tx.touch(f"server:{old.server}")
-    audit.record(tx, batch.by, "deployment update", old.id, changes=changes)
+    audit.record(tx, batch.by, "deployment update", old.id, server=old.server_name, name=terms.name, changes=changes)
     return Done(old.id, "updated", changes)
 
 

@@ -20,7 +20,7 @@ def rerun(tx: Tx, key: Key, ids: list[str], by: str) -> list[Standing]:
         old = deployments.by_id(tx, id)
         wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs)
         standings.append(renew(tx, old, wanted, "rerun", f"rerun by {by}", by, must=True))
-        audit.record(tx, by, "deployment rerun", id, number=old.generation.number + 1)
+        audit.record(tx, by, "deployment rerun", id, server=old.server_name, name=old.terms.name, number=old.generation.number + 1)
     return standings
 
 
@@ -82,10 +82,11 @@ def close_runs(tx: Tx, server: str, why: str) -> list[Run]:
 def concerns(tx: Reader, deployment: Deployment, run: Run) -> bool:
     """Whether the end of a run decides where its deployment stands.
 
-    It does when the standing is about that run, or when the run is a newer one of the current generation.
+    It does when the standing is about that run, or when the run is a newer one of the current generation; not when somebody set the
+    status by hand meanwhile.
     """
     standing = deployment.standing
-    if deployment.deleted_commit is not None:
+    if deployment.deleted_commit is not None or run.effect == "none":
         return False
     if standing.run == run.id:
         return True

@@ -13,7 +13,7 @@ from appliance.errors import Gone, Invalid, NotFound
 from appliance.operations import configs as config_operations
 from appliance.operations import deployments as operations
 from appliance.operations import explain, fate
-from appliance.operations.deployments import UNSET, Edit, Unset, Wanted
+from appliance.operations.deployments import UNSET, Done, Edit, Unset, Wanted
 from appliance.operations.references import find_deployment
 from appliance.store import configs, deployments, runs, servers
 from appliance.store.deployments import Deployment
@@ -101,6 +101,13 @@ def view(tx: Reader, appliance: Context, one: Deployment) -> dict[str, Any]:
     return deployment_view(explain.view(tx, one, appliance.seen.of(tx, one.server)))
 
 
+def brought(tx: Tx, appliance: Context, done: Done) -> dict[str, Any]:
+    """What became of one that was created or changed in this operation, and whether that made a generation."""
+    one = deployments.by_id(tx, done.id)
+    made = one.generation.commit == tx.commit
+    return view(tx, appliance, one) | {"did": done.did, "changes": done.changes, "made_generation": made}
+
+
 def _many(raw: bytes, one: type[Any]) -> tuple[list[Any], bool]:
     """(items, whether the body is a list)."""
     if raw.lstrip()[:1] == b"[":
@@ -117,7 +124,7 @@ async def create(request: Request) -> Response:
 
     def run(tx: Tx) -> list[dict[str, Any]]:
         done = operations.create(tx, appliance.key, wanted, by)
-        return [view(tx, appliance, deployments.by_id(tx, it.id)) | {"did": it.did, "changes": it.changes} for it in done]
+        return [brought(tx, appliance, it) for it in done]
 
     return await perform_once(request, run, lambda found: found if is_list else found[0], status=201)
 
@@ -185,7 +192,7 @@ async def edit_one(request: Request) -> Response:
 
     def run(tx: Tx) -> dict[str, Any]:
         done = operations.update(tx, appliance.key, find_deployment(tx, ref).id, edit, by)
-        return view(tx, appliance, deployments.by_id(tx, done.id)) | {"did": done.did, "changes": done.changes}
+        return brought(tx, appliance, done)
 
     return Json(await perform(request, run))
 
@@ -201,7 +208,7 @@ async def edit_many(request: Request) -> Response:
 
     def run(tx: Tx) -> list[dict[str, Any]]:
         done = [operations.update(tx, appliance.key, find_deployment(tx, one.id).id, one.edit(), by) for one in edits]
-        return [view(tx, appliance, deployments.by_id(tx, it.id)) | {"did": it.did, "changes": it.changes} for it in done]
+        return [brought(tx, appliance, it) for it in done]
 
     return Json(await perform(request, run))
 
@@ -212,6 +219,19 @@ async def delete_one(request: Request) -> Response:
     ref = reference(request)
     await perform(request, lambda tx: fate.delete(tx, [find_deployment(tx, ref).id], by))
     return Response(status_code=204)
+
+
+async def delete_many(request: Request) -> Response:
+    """POST /v1/deployments/delete {"ids": [...]}: all or nothing; they may depend on each other."""
+    by = require(request, "operator").name
+    refs = (await decode(request, Ids, LIST_BODY)).ids
+
+    def run(tx: Tx) -> dict[str, Any]:
+        ids = list(dict.fromkeys(find_deployment(tx, ref).id for ref in refs))
+        fate.delete(tx, ids, by)
+        return {"deleted": ids}
+
+    return await perform_once(request, run, lambda found: found)
 
 
 async def rerun_one(request: Request) -> Response:
@@ -317,6 +337,7 @@ routes = [
     Route("/v1/deployments", create, methods=["POST"]),
     Route("/v1/deployments", edit_many, methods=["PATCH"]),
     Route("/v1/deployments/rerun", rerun_many, methods=["POST"]),
+    Route("/v1/deployments/delete", delete_many, methods=["POST"]),
     Route("/v1/deployments/{ref:path}/rerun", rerun_one, methods=["POST"]),
     Route("/v1/deployments/{ref:path}/why", get_why, methods=["GET"]),
     Route("/v1/deployments/{ref:path}/runs", get_runs, methods=["GET"]),

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from appliance.errors import Invalid
+from appliance.errors import Conflict, Invalid
 from appliance.operations import servers as operations
 from appliance.operations import stock
 from appliance.operations.servers import Added, NewServer, new_secret
@@ -94,6 +94,18 @@ async def add_server(request: Request) -> Response:
     return await perform_once(
         request, lambda tx: operations.add(tx, wanted, secret, by), lambda added: _added(appliance, added), status=201, secret=True
     )
+
+
+async def server_configuration(request: Request) -> Response:
+    """GET /v1/servers/{server}/configuration: of a stock server, the whole configuration of its agent, as when it was added."""
+    require(request, "operator")
+    appliance = context(request)
+    server = appliance.database.read(servers.find, request.path_params["server"])
+    if server.kind != "stock":
+        raise Conflict(
+            f"{server.name!r} is not marked for a stock agent", hint=f"its machine joins with: appliance server token {server.name}"
+        )
+    return Json(_added(appliance, Added(server, None)))
 
 
 async def edit_server(request: Request) -> Response:
@@ -184,6 +196,7 @@ routes = [
     Route("/v1/servers/{server}", get_server, methods=["GET"]),
     Route("/v1/servers/{server}", edit_server, methods=["PATCH"]),
     Route("/v1/servers/{server}", remove_server, methods=["DELETE"]),
+    Route("/v1/servers/{server}/configuration", server_configuration, methods=["GET"]),
     Route("/v1/servers/{server}/token", server_token, methods=["POST"]),
     Route("/v1/servers/{server}/reset", reset_server, methods=["POST"]),
     Route("/v1/tokens", list_tokens, methods=["GET"]),
