@@ -49,9 +49,7 @@ def push(database: Database, name: str, files: Mapping[str, Content], by: str = 
     return database.write(plans.push_version, plans.push_of(name, None, entries(files), (), by))
 
 
-def switch_to(
-    database: Database, name: str, to: int, expected: int | None = None, by: str = "ann", force: bool = False
-) -> Switched:
+def switch_to(database: Database, name: str, to: int, expected: int | None = None, by: str = "ann", force: bool = False) -> Switched:
     return database.write(switch, KEY, SwitchPlan(name, str(to), expected, force, by))
 
 

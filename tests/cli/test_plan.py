@@ -292,7 +292,7 @@ def test_an_export_refuses_a_directory_in_use_and_force_keeps_what_was_there(she
 def test_a_damaged_blob_stops_an_export_and_leaves_nothing(shell, lab, database, tmp_path):
     shell.ok("plan", "push", str(lab), "--switch")
     database.write(lambda tx: tx.execute("UPDATE large_part SET data = zeroblob(length(data)) WHERE n = 0"))
-    shell.fails(7, "plan", "export", "lab", str(tmp_path / "out"))
+    shell.fails(1, "plan", "export", "lab", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob(".out*"))
     shell.ok("plan", "push", str(lab), "--resend")

@@ -106,9 +106,7 @@ def test_ato_01_a_push_that_fails_after_any_number_of_files_needs_no_clean_up(da
             database.write(plans.push_version, command)
 
     def breaks(tx):
-        plans.push_version(
-            tx, plans.push_of("lab", None, entries({"old": b"old", **{p: files[p] for p in sorted(files)[:k]}}), [], "b")
-        )
+        plans.push_version(tx, plans.push_of("lab", None, entries({"old": b"old", **{p: files[p] for p in sorted(files)[:k]}}), [], "b"))
         raise RuntimeError("in the middle")
 
     with pytest.raises(RuntimeError):

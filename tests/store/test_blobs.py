@@ -77,9 +77,7 @@ def test_an_unknown_digest_is_not_found(database):
 def flip(database, digest):
     """Damage the stored bytes of a blob: another pack's content of the same size lies in its place."""
     blob = database.read(blobs.find, digest)
-    pack = next(
-        packs.packed([(digest, b"?" * database.read(lambda tx: tx.value("SELECT size FROM pack WHERE id = ?", (blob.pack,))))])
-    )
+    pack = next(packs.packed([(digest, b"?" * database.read(lambda tx: tx.value("SELECT size FROM pack WHERE id = ?", (blob.pack,))))]))
     database.write(lambda tx: tx.execute("UPDATE pack SET data = ? WHERE id = ?", (pack.data, blob.pack)))
 
 

@@ -69,9 +69,7 @@ def tar_of(files):
 
 
 def bulk(contents):
-    return (
-        b"".join(archive.header(digest_of(d).hex(), "file", len(d)) + d + archive.padding(len(d)) for d in contents) + archive.END
-    )
+    return b"".join(archive.header(digest_of(d).hex(), "file", len(d)) + d + archive.padding(len(d)) for d in contents) + archive.END
 
 
 def body(files, base=None, removed=()):

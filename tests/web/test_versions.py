@@ -160,8 +160,7 @@ def test_a_switch_under_one_idempotency_key_happens_once(client):
     assert answers[0].json() == answers[1].json()
     assert len(client.get("/v1/plans/lab/switches").json()["switches"]) == 1
     archive = [
-        client.post("/v1/plans/web/archive", content=tar_of({"a": b"1"}), headers={**TAR, "Idempotency-Key": "k2"})
-        for _ in range(2)
+        client.post("/v1/plans/web/archive", content=tar_of({"a": b"1"}), headers={**TAR, "Idempotency-Key": "k2"}) for _ in range(2)
     ]
     assert archive[0].json() == archive[1].json()
     error(client.post("/v1/plans/web/archive", content=tar_of({"a": b"2"}), headers={**TAR, "Idempotency-Key": "k2"}), 409)
