@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import signal
+import sqlite3
 import sys
 from typing import Sequence
 
@@ -45,7 +46,7 @@ def main(argv: list[str] | None = None, prog: str = "appliance agent") -> int:
     except AgentError as error:
         say(error.message + (f"\n  {error.hint}" if error.hint else ""))
         return error.exit_code
-    except OSError as error:
+    except (OSError, sqlite3.Error) as error:
         say(str(error))
         return errors.FAILED
     except KeyboardInterrupt:
@@ -56,13 +57,17 @@ def main(argv: list[str] | None = None, prog: str = "appliance agent") -> int:
 
 def _parser(prog: str) -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
+    top = argparse.ArgumentParser(prog=prog, description="The agent of one machine.", epilog=EXAMPLES, formatter_class=raw)
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--state", metavar="DIR", help="state directory")
-    common.add_argument("--insecure-http", action="store_true", help="allow http to another machine")
-    top = argparse.ArgumentParser(
-        prog=prog, description="The agent of one machine.", epilog=EXAMPLES, formatter_class=raw, parents=[common]
-    )
-    top.set_defaults(command=lambda _asked, _settings: _usage(top))
+    for parser, unset in ((top, None), (common, argparse.SUPPRESS)):  # before the command or after it
+        parser.add_argument("--state", metavar="DIR", default=unset, help="state directory")
+        parser.add_argument(
+            "--insecure-http",
+            action="store_true",
+            default=False if unset is None else unset,
+            help="allow http to another machine",
+        )
+    top.set_defaults(command=lambda _asked, _settings: _usage(top), prog=prog)
     top.add_argument("--version", action="version", version=f"agent {VERSION}")
     verbs = top.add_subparsers(metavar="COMMAND")
     join = verbs.add_parser("join", help="make this machine a server of an appliance", parents=[common])
@@ -123,6 +128,7 @@ def _run(asked: argparse.Namespace, settings: Settings) -> int:
         before = [signal.signal(number, lambda *_: agent.stop()) for number in stoppers]
         try:
             runner.settle(settings, journal, found)
+            runner.settle_unknown(settings, journal)
             return agent.one_pass() if asked.one_pass else agent.run()
         finally:
             for number, handler in zip(stoppers, before):
@@ -148,7 +154,7 @@ def _journal(settings: Settings) -> Journal:
 
 def _again(asked: argparse.Namespace, verb: str) -> str:
     words: Sequence[str] = [
-        "agent",
+        asked.prog,
         verb,
         *(["--state", asked.state] if asked.state else []),
         *(["--insecure-http"] if asked.insecure_http else []),

@@ -30,8 +30,9 @@ class Identity:
 def load(settings: Settings, journal: Journal) -> Identity:
     """The identity of this state directory. Raises NotJoined."""
     for found in (files.read_object(settings.identity), files.parse_object(journal.meta("identity"))):
+        if found is None:
+            continue
         try:
-            assert found is not None
             identity = Identity(
                 url=str(found["url"]),
                 server=str(found["server"]),
@@ -39,7 +40,7 @@ def load(settings: Settings, journal: Journal) -> Identity:
                 token=str(found["token"]),
                 epoch=document.epoch(found["epoch"]),
             )
-        except (AssertionError, KeyError, BadDocument):
+        except (KeyError, BadDocument):
             continue
         keep(settings, journal, identity)
         return identity

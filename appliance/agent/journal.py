@@ -45,6 +45,7 @@ CREATE TABLE run (
     acknowledged INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX run_by_deployment ON run (deployment, seq);
+CREATE INDEX run_open ON run (seq) WHERE state <> 'finished';
 
 -- generations that ran to an end: never pruned, removed only by a tombstone
 CREATE TABLE done (
@@ -100,16 +101,19 @@ class Journal:
 
     def _prepare(self, path: Path) -> None:
         path.chmod(0o600)
-        self._db.execute("PRAGMA journal_mode = WAL").fetchall()
-        self._db.execute("PRAGMA synchronous = FULL")
         found = int(self._db.execute("PRAGMA user_version").fetchone()[0])
-        if found == FORMAT:
-            return
         if found > FORMAT:
             raise Refused(
                 f"the journal {path} has format {found}, this agent knows up to {FORMAT}",
                 "a newer agent wrote it: start that one",
             )
+        if found < FORMAT:
+            self._db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts only before the first page is written
+        self._db.execute("PRAGMA journal_mode = WAL").fetchall()
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute(f"PRAGMA journal_size_limit = {16 << 20}").fetchall()
+        if found == FORMAT:
+            return
         statements = [f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {FORMAT}"]
         self._db.executescript("BEGIN IMMEDIATE;" + SCHEMA + ";".join(statements) + ";COMMIT;")
         with self.write() as tx:
@@ -152,6 +156,11 @@ class Journal:
     def counter(self) -> int:
         """How many commits there were; never falls on one agent state."""
         return int(self.meta("counter") or 0)
+
+    def shrink(self) -> None:
+        """Give pages that are free back to the file system."""
+        with self._lock:
+            self._db.execute("PRAGMA incremental_vacuum").fetchall()
 
     def close(self) -> None:
         """Close the file."""

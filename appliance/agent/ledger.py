@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
 from . import signals
+from .capture import clip
 from .document import Item
 from .journal import Journal
 from .passes import Adoption, Done, Last, Memory, Mint, Run
 from .signals import Result
 
-KEEP_RUNS = 500  # results of acknowledged runs that are kept; those of each deployment's last run are kept beyond it
-KEEP_REFUSED = 500
+KEEP_RUNS = 200  # acknowledged runs that are kept, beside the last of each deployment
+KEEP_REFUSED = 200
+KEEP_BYTES = 64 << 20  # of results that are kept, and of those that wait to be delivered
+SHORT = 32 << 10  # a result that is not worth cutting
 
 
 @dataclass(frozen=True)
@@ -218,23 +221,63 @@ def parked(journal: Journal, seq: int, answer: str) -> None:
         tx.execute("UPDATE outbox SET state = 'parked', answer = ? WHERE seq = ?", (answer[:2000], seq))
 
 
+def shortened(journal: Journal, seq: int) -> bool:
+    """Reduce a result that waits to be delivered to what matters. False if there was nothing to cut."""
+    with journal.write() as tx:
+        return _shorten(tx, seq)
+
+
 def prune(journal: Journal) -> None:
-    """Bound the journal: old acknowledged results go, the memory of what is done stays."""
-    limit = journal.rows("SELECT count(*) FROM run WHERE state = 'finished' AND acknowledged")[0][0] - KEEP_RUNS
-    closed = journal.rows("SELECT count(*) FROM run WHERE state IN ('refused', 'released')")[0][0] - KEEP_REFUSED
-    if limit < KEEP_RUNS // 5 and closed < KEEP_REFUSED // 5:
+    """Bound the journal: old results go or lose their texts, by count and by bytes; the memory of what is done stays."""
+    ended = "state = 'finished' AND acknowledged"
+    closed = "state IN ('refused', 'released')"
+    spare = [(where, _count(journal, where) - keep) for where, keep in ((ended, KEEP_RUNS), (closed, KEEP_REFUSED))]
+    held = journal.rows("SELECT seq, length(result) FROM run WHERE result IS NOT NULL ORDER BY seq DESC")
+    waiting = journal.rows("SELECT seq, length(body) FROM outbox WHERE kind = 'finished' ORDER BY seq DESC")
+    bare, short = _beyond(held), _beyond(waiting)
+    if max(number for _, number in spare) < KEEP_RUNS // 5 and not bare and not short:
         return
     with journal.write() as tx:
-        tx.execute(
-            "DELETE FROM run WHERE seq IN (SELECT seq FROM run WHERE state = 'finished' AND acknowledged "
-            "AND seq NOT IN (SELECT max(seq) FROM run GROUP BY deployment) ORDER BY seq LIMIT ?)",
-            (max(limit, 0),),
-        )
-        tx.execute(
-            "DELETE FROM run WHERE seq IN (SELECT seq FROM run WHERE state IN ('refused', 'released') "
-            "AND seq NOT IN (SELECT max(seq) FROM run GROUP BY deployment) ORDER BY seq LIMIT ?)",
-            (max(closed, 0),),
-        )
+        for where, number in spare:
+            tx.execute(
+                f"DELETE FROM run WHERE seq IN (SELECT seq FROM run WHERE {where} "  # noqa: S608 - our own words
+                "AND seq NOT IN (SELECT max(seq) FROM run GROUP BY deployment) ORDER BY seq LIMIT ?)",
+                (max(number, 0),),
+            )
+        tx.executemany("UPDATE run SET result = NULL WHERE seq = ?", [(seq,) for seq in bare])
+        for seq in short:
+            _shorten(tx, seq)
+    journal.shrink()
+
+
+def _count(journal: Journal, where: str) -> int:
+    return int(journal.rows(f"SELECT count(*) FROM run WHERE {where}")[0][0])  # noqa: S608 - our own words
+
+
+def _beyond(rows: Iterable[sqlite3.Row]) -> list[int]:
+    """Of (seq, bytes), newest first: those beyond the limit that are worth cutting."""
+    total, found = 0, []
+    for seq, size in rows:
+        total += size
+        if total > KEEP_BYTES and size > SHORT:
+            found.append(int(seq))
+    return found
+
+
+def _shorten(tx: sqlite3.Connection, seq: int) -> bool:
+    row = tx.execute("SELECT body FROM outbox WHERE seq = ? AND kind = 'finished'", (seq,)).fetchone()
+    if row is None or len(row["body"]) <= SHORT:
+        return False
+    signal = json.loads(row["body"])
+    cut = set(signal["truncated"])
+    for name in ("stdout", "stderr"):
+        signal[name], _, was_cut = clip(signal[name], SHORT // 8)
+        cut.update([name] * was_cut)
+    cut.update(signal["outputs"])
+    signal["outputs"] = {}
+    signal["truncated"] = sorted(cut)
+    tx.execute("UPDATE outbox SET body = ? WHERE seq = ?", (json.dumps(signal), seq))
+    return True
 
 
 def _send(tx: sqlite3.Connection, run: str, signal: Mapping[str, object]) -> None:

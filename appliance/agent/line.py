@@ -37,7 +37,7 @@ class Line:
         self.refused = False
         self.wrong_epoch = False
         self.contact: float | None = None
-        self.fetched = False
+        self._accepting = threading.Lock()
         self.quiet = False
         self._etag = ""
 
@@ -107,12 +107,15 @@ class Line:
         self.wrong_epoch = wrong is not None
         if wrong is not None:
             raise BadDocument(f"{wrong}, so nothing is started; if this appliance is right, raise its epoch there")
-        document.store(self._settings.document, answer.body, etag=etag, agent_state=self._journal.agent_state)
-        if found.epoch != self.me.epoch:
-            say(f"following epoch {found.epoch.number}")
-            self.me = replace(self.me, epoch=found.epoch)
-            identity.keep(self._settings, self._journal, self.me)
-        self.document, self._etag, self.fetched = found, etag, True
+        with self._accepting:
+            if self.document is not None and self.document.fetched is not None and self.document.fetched > began:
+                return  # the other one who polls was later, and has the newer one
+            document.store(self._settings.document, answer.body, etag=etag, agent_state=self._journal.agent_state)
+            if found.epoch != self.me.epoch:
+                say(f"following epoch {found.epoch.number}")
+                self.me = replace(self.me, epoch=found.epoch)
+                identity.keep(self._settings, self._journal, self.me)
+            self.document, self._etag = found, etag
         self._wake()
 
     def _down(self, why: str, *, refused: bool = False) -> None:

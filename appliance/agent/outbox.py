@@ -59,6 +59,8 @@ class Outbox:
             _, backoff = self._wait.get(run, (0.0, Backoff(self._settings.backoff_first, self._settings.backoff_last)))
             self._wait[run] = (time.monotonic() + backoff.after(answer), backoff)
             say(f"run {run}: {kind} not delivered yet: {answer.sentence}")
+        elif answer.status == 413 and ledger.shortened(self._journal, seq):
+            say(f"run {run}: the result is too large for the appliance; it is sent again without its long texts")
         else:
             self._wait.pop(run, None)
             ledger.parked(self._journal, seq, answer.sentence)

@@ -128,6 +128,15 @@ def settle(settings: Settings, journal: Journal, facts: Facts) -> None:
         say(f"run {row['run']}: interrupted ({why})")
 
 
+def settle_unknown(settings: Settings, journal: Journal) -> None:
+    """End what a lost journal knew to be running: whatever carries the mark of a run that did not come to its end."""
+    known = {row["run"] for row in journal.rows("SELECT run FROM run WHERE state IN ('running', 'finished')")}
+    for run in workdir.leftovers(settings.runs):
+        if run not in known and procfs.marked(run):
+            procfs.end(None, run, grace=0)
+            say(f"run {run}: its processes were ended; the journal no longer knew it")
+
+
 def _readable(descriptor: int, seconds: float) -> bool:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)

@@ -133,7 +133,7 @@ class Client:
         limit: float | None = None,
     ) -> Answer:
         """One request on a connection of its own. Raises Unreachable if no whole answer came within `limit` seconds."""
-        body = None if message is None else json.dumps(message).encode()
+        body = None if message is None else json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
         sent = {"Accept": "application/json", "Connection": "close", **headers}
         if body is not None:
             sent["Content-Type"] = "application/json"

@@ -14,6 +14,7 @@ from .capture import HEAD, LARGEST
 KEEP = 50
 DAYS = 14
 RELEASED = "released"
+ENDED = "ended"
 
 
 def make(runs: Path, run: str) -> Path:
@@ -37,8 +38,15 @@ def mark_released(path: Path) -> None:
     files.write_whole(path / RELEASED, b"")
 
 
+def leftovers(runs: Path) -> list[str]:
+    """Runs that were released and did not come to their end, by witnesses outside of the journal."""
+    return [path.name for path in _directories(runs) if (path / RELEASED).exists() and not (path / ENDED).exists()]
+
+
 def wipe(path: Path) -> None:
     """After the end the inputs go; what was printed stays for people, the rest for background processes."""
+    with suppress(OSError):
+        (path / ENDED).touch(mode=0o600)
     with suppress(OSError):
         (path / "item.json").unlink()
 

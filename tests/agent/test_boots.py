@@ -227,7 +227,7 @@ def test_a_grant_given_back_is_asked_for_again_only_when_the_appliance_knows(mac
     granted = [first, {**second, "after": [first["deployment"]]}]  # as the appliance shows what it has granted: nothing blocks it
     fake.on_claim = lambda run: fake.change(granted)
     machine.start()
-    fake.wait_for(lambda: [signal for signal in fake.of("finished")])
+    fake.wait_for(lambda: fake.of("finished"))
     time.sleep(0.5)
     assert len([run for claim in fake.claims for run in claim["runs"]]) == 2
     fake.on_claim = lambda run: None

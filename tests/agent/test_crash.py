@@ -145,10 +145,11 @@ def test_a_grant_is_acted_on_after_a_restart_without_a_line(machine: Machine, fa
     first = slow(machine)
     fake.change([first, script(machine.counter("b"), name="b")])
     agent = machine.start()
-    pid_of(machine, fake)
+    pid = pid_of(machine, fake)
     fake.stop()
     machine.kill(agent)
     machine.reboot()
+    os.killpg(pid, signal.SIGKILL)  # the boot is not a real one
     machine.one_pass(check=7)
     assert (machine.count("slow"), machine.count("b")) == (1, 1)
     fake.start()
@@ -209,6 +210,20 @@ def test_a_broken_journal_is_kept_beside_and_a_new_state_begins(machine: Machine
     fake.change([again(item)])
     machine.one_pass()
     assert machine.count("a") == 2
+
+
+def test_what_a_lost_journal_knew_to_be_running_is_ended_and_daemons_of_ended_runs_are_not(machine: Machine, fake: Fake) -> None:
+    daemon = script(f"setsid sleep 1000 & echo $! > {machine.path}/daemon", name="a")
+    fake.change([daemon, slow(machine)])
+    agent = machine.start()
+    pid = pid_of(machine, fake)
+    machine.kill(agent)
+    (machine.state / "journal.db").write_bytes(b"")
+    fake.on_claim = lambda run: {"answer": "refused", "why": "claimed", "message": "it was granted before"}
+    machine.one_pass()
+    left = int((machine.path / "daemon").read_text())
+    assert (alive(pid), alive(left)) == (False, True)
+    os.kill(left, signal.SIGKILL)
 
 
 def test_a_fresh_state_starts_nothing_before_its_first_document(machine: Machine, fake: Fake) -> None:

@@ -19,7 +19,7 @@ from .fake import Fake, script
 
 def test_joining_keeps_the_identity_and_says_what_is_next(unjoined: Machine, fake: Fake) -> None:
     done = unjoined.agent("join", fake.url, "join-token", "--name", "web-1")
-    assert done.stdout == f"joined {fake.url} as web-1; next: agent run\n"
+    assert done.stdout == f"joined {fake.url} as web-1; next: appliance agent run\n"
     body = fake.requests[0][3]
     assert set(body) == {"token", "instance", "agent_state", "boot", "version", "hooks"}
     assert body["hooks"] == ["script"]
@@ -97,7 +97,7 @@ def test_an_appliance_of_another_epoch_starts_nothing_and_gets_no_results(machin
     assert (machine.count("a"), machine.count("b")) == (2, 1)
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 409, 413])
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 413, 422])
 def test_a_signal_that_is_not_accepted_is_kept_and_shown_and_not_sent_again(machine: Machine, fake: Fake, status: int) -> None:
     answer = {"error": {"code": "no", "message": "not this one", "hint": ""}}
     fake.signal_status = lambda signal: (status, answer) if signal["kind"] == "finished" else None
@@ -109,6 +109,16 @@ def test_a_signal_that_is_not_accepted_is_kept_and_shown_and_not_sent_again(mach
     sent = len(fake.requests)
     machine.one_pass()
     assert [path for _, path, _, _ in fake.requests[sent:] if path.endswith("/signals")] == []
+
+
+def test_a_result_too_large_for_the_appliance_is_sent_without_its_long_texts(machine: Machine, fake: Fake) -> None:
+    large = (413, {"error": {"code": "too-large", "message": "over 100 kB", "hint": ""}})
+    fake.signal_status = lambda signal: large if len(json.dumps(signal)) > 100_000 else None
+    fake.change([script("head -c 200000 /dev/zero | tr '\\0' x; exit 3")])
+    machine.one_pass(check=1)
+    (found,) = fake.of("finished")
+    assert (found["status_code"], found["truncated"]) == (3, ["stdout"])
+    assert machine.status()["undelivered"] == []
 
 
 @pytest.mark.parametrize("status", [401, 408, 429, 500, 503, 302, 200])

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from appliance.agent import capture, environment, facts, results, settings, signals, workdir
+from appliance.agent import capture, environment, facts, ledger, results, settings, signals, workdir
+from appliance.agent import document as documents
 from appliance.agent.errors import Usage
 from appliance.agent.files import is_uuid, write_whole
+from appliance.agent.journal import Journal
 from appliance.agent.signals import Result
+
+from .fake import SERVER, script
 
 
 def root(path: Path, **files: str) -> Path:
@@ -180,3 +186,65 @@ def test_settings_come_from_flags_then_environment() -> None:
 def test_wall_time_is_rfc_3339() -> None:
     assert signals.wall(0.5) == "1970-01-01T00:00:00.500Z"
     assert time.strptime(signals.wall()[:19], "%Y-%m-%dT%H:%M:%S")
+
+
+def journal_with(path: Path, count: int, size: int, *, acknowledged: bool) -> Journal:
+    """A journal in which one deployment ran `count` times with `size` bytes of output."""
+    journal = Journal(path / "journal.db")
+    item = documents.parse(json.dumps(document_of(script("true", policy="always"))).encode()).items[0]
+    for number in range(count):
+        run = f"00000000-0000-4000-8000-{number:012d}"
+        ledger.running(journal, ledger.Running(run, item, "interval", 1, "boot", "start", ""), None, None)
+        outcome = Result("ended", "", "", 0, outputs={"o": "kept"}, stdout="x" * size)
+        ledger.finished(journal, run, outcome, "COMPLETE", 1.0)
+        while acknowledged and (waiting := ledger.pending(journal)):
+            ledger.acknowledged(journal, waiting[0]["seq"])
+    return journal
+
+
+def document_of(*items: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "server": {"id": SERVER, "name": "x"},
+        "epoch": {"number": 1, "id": "e"},
+        "desired": {"changed": 1, "items": list(items)},
+        "observed": {},
+    }
+
+
+def test_the_journal_keeps_the_last_results_and_all_memory_of_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "KEEP_RUNS", 10)
+    journal = journal_with(tmp_path, 30, 10, acknowledged=True)
+    ledger.prune(journal)
+    kept = [row["run"] for row in journal.rows("SELECT run FROM run ORDER BY seq")]
+    assert kept == [f"00000000-0000-4000-8000-{number:012d}" for number in range(20, 30)]
+    assert len(ledger.memory(journal).done) == 1
+    journal.close()
+
+
+def test_results_that_cannot_be_delivered_lose_their_texts_before_they_fill_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "KEEP_BYTES", 200_000)
+    monkeypatch.setattr(ledger, "SHORT", 1_000)
+    journal = journal_with(tmp_path, 10, 50_000, acknowledged=False)
+    ledger.prune(journal)
+    bodies = [json.loads(row["body"]) for row in journal.rows("SELECT body FROM outbox WHERE kind = 'finished' ORDER BY seq")]
+    assert [body["status_code"] for body in bodies] == [0] * 10
+    assert [len(body["stdout"]) < 1_000 for body in bodies] == [True] * 7 + [False] * 3
+    assert bodies[0]["truncated"] == ["o", "stdout"]
+    assert bodies[9]["truncated"] == []
+    journal.close()
+
+
+def test_each_commit_raises_the_counter_and_a_failed_one_changes_nothing(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    before = journal.counter
+    with pytest.raises(sqlite3.IntegrityError), journal.write() as tx:
+        tx.executemany("INSERT INTO meta VALUES (?, 'y')", [("x",), ("agent_state",)])
+    assert (journal.counter, journal.meta("x")) == (before, None)
+    journal.set_meta("x", "y")
+    assert (journal.counter, journal.meta("x")) == (before + 1, "y")
+    journal.close()
+    again = Journal(tmp_path / "journal.db")
+    assert (again.counter, again.agent_state, again.set_aside) == (before + 1, journal.agent_state, None)
+    again.close()
