@@ -4,26 +4,31 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from appliance.store.database import Database
+if TYPE_CHECKING:
+    from appliance.store.database import Database
 
-from .application import Application
-from .samples import opened, shared_directory
+    from .application import Application
 
 NEEDS_SHARED = ("real_input", "real_peer")
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
+def database(tmp_path: Path) -> "Iterator[Database]":
     """A new file, with the wall's clock and random ids."""
+    from .samples import opened  # here, so that the tests of one room run while another does not even load
+
     yield from opened(tmp_path)
 
 
 @pytest.fixture
-def application(tmp_path: Path) -> Iterator[Application]:
+def application(tmp_path: Path) -> "Iterator[Application]":
     """A new file with a frozen clock and counted ids, its application, and a client for each role."""
+    from .application import Application
+
     with Application(tmp_path / "lab.db") as application:
         yield application
 
@@ -31,6 +36,12 @@ def application(tmp_path: Path) -> Iterator[Application]:
 # ---------------------------------------------------------------------------------------------------- what is left out
 
 _left_out: Counter[str] = Counter()
+
+
+def shared_directory() -> Path | None:
+    """Where the real plans and the tools for real peers lie: beside the project, or where APPLIANCE_SHARED says."""
+    where = Path(os.environ.get("APPLIANCE_SHARED") or Path(__file__).resolve().parents[2] / "shared")
+    return where if (where / "inputs").is_dir() else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,6 +1,5 @@
 """Plans to test with: made of a few lines, or real ones."""
 
-import os
 import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +11,8 @@ from appliance.operations.switches import RollbackPlan, Switched, SwitchPlan, ro
 from appliance.plan import Entry, Mode, digest_of, storage_order
 from appliance.store import file, packs
 from appliance.store.database import Database
+
+from .conftest import shared_directory
 
 KEY = Key("k", b"1" * 32, b"2" * 32)
 
@@ -87,12 +88,6 @@ def write_tree(root: Path, files: Mapping[str, Content]) -> Path:
             target.write_bytes(data)
             target.chmod(0o755 if mode == "executable" else 0o644)
     return root
-
-
-def shared_directory() -> Path | None:
-    """Where the real plans and the tools for real peers lie: beside the project, or where APPLIANCE_SHARED says."""
-    where = Path(os.environ.get("APPLIANCE_SHARED") or Path(__file__).resolve().parents[2] / "shared")
-    return where if (where / "inputs").is_dir() else None
 
 
 def shared() -> Path:
