@@ -123,7 +123,8 @@ def run_command(function: Callable[[argparse.Namespace, Console], int], args: ar
         return say(console, error.message, error.hint, error.code)
     except Refused as error:
         default = UNREACHABLE if error.status >= 500 else REFUSED
-        return say(console, error.message, error.hint, BY_STATUS.get(error.status, default))
+        code = FAILED if error.code == "corrupt" else BY_STATUS.get(error.status, default)  # damaged bytes are no bug
+        return say(console, error.message, error.hint, code)
     except Unreachable as error:
         return say(console, error.message, error.hint, UNREACHABLE)
     except ApplianceError as error:
