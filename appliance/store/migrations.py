@@ -1,10 +1,11 @@
 """From an empty or older file to the current schema, in one transaction a step."""
 
 from importlib.resources import files
+from pathlib import Path
 
 import apsw
 
-from appliance.errors import Conflict, Invalid
+from appliance.errors import Conflict, Corrupt, Invalid
 
 APPLICATION_ID = 1097887849
 SCHEMA_VERSION = 1
@@ -21,6 +22,7 @@ def schema_text() -> str:
 def prepare(db: apsw.Connection, path: str) -> bool:
     """Bring the file behind a writing connection to the current schema; True when the file was new.
 
+    An older file is first copied aside, to its own name with `.vN`; a step that fails leaves the version before it.
     Raises Invalid for a file that is not ours and Conflict for one of a newer appliance; neither is touched.
     """
     if is_empty(db, path):
@@ -36,10 +38,14 @@ def prepare(db: apsw.Connection, path: str) -> bool:
             f"{path} was written by a newer appliance (schema {version}, this one knows {SCHEMA_VERSION})",
             hint="use that appliance, or restore a backup made before the upgrade",
         )
+    if version < SCHEMA_VERSION:
+        _copy_aside(db, Path(f"{path}.v{version}"))
     for step in range(version, SCHEMA_VERSION):
         db.execute("BEGIN IMMEDIATE")
         try:
             db.execute(STEPS[step])
+            if db.execute("PRAGMA foreign_key_check").fetchone() is not None:  # a step may rebuild tables, so they are not enforced in it
+                raise Corrupt(f"{path} cannot be brought to schema {step + 1}: rows would refer to nothing; nothing was changed")
             db.pragma("user_version", step + 1)
             db.execute("COMMIT")
         except BaseException:
@@ -48,6 +54,14 @@ def prepare(db: apsw.Connection, path: str) -> bool:
             raise
     db.pragma("journal_mode", "wal")
     return False
+
+
+def _copy_aside(db: apsw.Connection, target: Path) -> None:
+    if not target.exists():
+        whole = target.with_name(target.name + ".new")
+        whole.unlink(missing_ok=True)
+        db.execute("VACUUM INTO ?", (str(whole),))
+        whole.rename(target)
 
 
 def is_empty(db: apsw.Connection, path: str) -> bool:
