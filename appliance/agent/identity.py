@@ -78,6 +78,7 @@ def join(client: Client, token: str, facts: Facts, journal: Journal, groups: lis
         "instance": facts.instance,
         "agent_state": journal.agent_state,
         "boot": facts.boot,
+        "journal": journal.counter,
         "version": VERSION,
         "hooks": groups,
     }

@@ -28,6 +28,8 @@ from .wire import Answer, Backoff
 
 LAST_DELIVERY = 3.0
 IDLE = 30.0
+MANY = 200  # runs in one claim; what an item waits for is in the same claim or in one before
+BARRING = ("clone", "trouble", "other-instance")  # of a claim that got no answers: nothing may run here for now
 
 
 class Agent:
@@ -176,7 +178,7 @@ class Agent:
 
     def _claim(self) -> bool:
         """Send what has no answer yet, if it is time. Whether answers came in."""
-        runs = ledger.unanswered(self._journal)
+        runs = ledger.unanswered(self._journal)[:MANY]
         self._claim_wanted = bool(runs or self._unsaid or self._barred) and self.line.up.is_set()
         if not self._claim_wanted or time.monotonic() < self._claim_at:
             return False
@@ -202,7 +204,8 @@ class Agent:
             self._bar("the appliance takes this for another machine than the one that joined")
             return False
         self._confirm_instance()
-        if len(answers) < len(runs) or any(entry["answer"] != "granted" for entry in answers):
+        refused = any(entry["answer"] != "granted" for entry in answers)
+        if len(answers) < len(runs) or (refused and not ledger.unanswered(self._journal)):
             self._claim_at = time.monotonic() + self._claim_backoff.after()
         else:
             self._claim_backoff.reset()
@@ -210,7 +213,7 @@ class Agent:
 
     def _no_answer(self, answer: Answer) -> None:
         self._claim_at = time.monotonic() + self._claim_backoff.after(answer)
-        if answer.status == 409 and answer.code in ("clone", "other-instance"):
+        if answer.status == 409 and answer.code in BARRING:
             self._bar(answer.sentence)
         else:
             say(f"the claim was not answered: {answer.sentence}")

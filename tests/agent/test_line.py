@@ -21,7 +21,7 @@ def test_joining_keeps_the_identity_and_says_what_is_next(unjoined: Machine, fak
     done = unjoined.agent("join", fake.url, "join-token", "--name", "web-1")
     assert done.stdout == f"joined {fake.url} as web-1; next: appliance agent run\n"
     body = fake.requests[0][3]
-    assert set(body) == {"token", "instance", "agent_state", "boot", "version", "hooks"}
+    assert set(body) == {"token", "instance", "agent_state", "boot", "journal", "version", "hooks"}
     assert body["hooks"] == ["script"]
     unjoined.agent("join", fake.url, "join-token")
     assert fake.requests[1][3]["agent_state"] == body["agent_state"]
@@ -64,6 +64,15 @@ def test_every_request_says_who_asks(machine: Machine, fake: Fake) -> None:
         assert headers["Appliance-Hooks"] == "ansible,script"
         counters.append(int(headers["Appliance-Journal"]))
     assert counters == sorted(counters)
+
+
+def test_many_runs_are_asked_for_in_several_claims_in_order(machine: Machine, fake: Fake) -> None:
+    fake.on_claim = lambda run: {"answer": "refused", "why": "claimed", "message": "elsewhere"}
+    fake.change([script("true", name=f"{number:03d}") for number in range(450)])
+    machine.one_pass()
+    assert [len(claim["runs"]) for claim in fake.claims] == [200, 200, 50]
+    asked = [run["deployment"] for claim in fake.claims for run in claim["runs"]]
+    assert asked == [item["deployment"] for item in fake.items]
 
 
 @pytest.mark.parametrize("body", [b"null", b"[]", b"{}", b"<html>", b"\xff\xfe"])
