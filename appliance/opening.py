@@ -42,30 +42,37 @@ def open_file(path: str, purpose: str) -> Opened:
 
     Raises Conflict when it is served already (by whom, since when), is newer than us or has lost its key; Invalid when it is not ours.
     """
-    folder = Path(path).resolve().parent
+    file_path = Path(path).resolve()  # so that a link to the file leads to the same lock and key
+    path = str(file_path)
+    before = os.umask(0o077)  # the file, its log, its lock and its key, and directories made for them, are the owner's alone
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_room(file_path)
+        lock = keyfile.Lock(path, purpose)
+        try:
+            keyfile.keep_private(path)
+            database = Database(path)
+            try:
+                return _opened(path, database, lock)
+            except BaseException:
+                database.close()
+                raise
+        except BaseException:
+            lock.release()
+            raise
+    finally:
+        os.umask(before)
+
+
+def _make_room(path: Path) -> None:
+    folder = path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Invalid(f"the directory {folder} cannot be made: {error.strerror}", hint="name another file with --db") from None
     if not os.access(folder, os.W_OK):
         raise Invalid(f"the directory {folder} cannot be written", hint="run as its owner, or name another file with --db")
-    if Path(path).is_dir():
+    if path.is_dir():
         raise Invalid(f"{path} is a directory", hint="name a file with --db")
-    lock = keyfile.Lock(path, purpose)
-    try:
-        before = os.umask(0o077)
-        try:
-            database = Database(path)
-        finally:
-            os.umask(before)
-        try:
-            return _opened(path, database, lock)
-        except BaseException:
-            database.close()
-            raise
-    except BaseException:
-        lock.release()
-        raise
 
 
 def _birth(tx: Tx, key_id: str, secret: str) -> None:

@@ -174,7 +174,8 @@ def insert(tx, table, row):
 
 
 def plain(expression):
-    return " ".join(expression.replace('"', "").split())
+    """As SQLite quotes it; of one that begins with a quoted name only that name."""
+    return expression.split('"')[1] if expression.startswith('"') else " ".join(expression.split())
 
 
 def checks_of_schema():

@@ -10,6 +10,8 @@ from pathlib import Path
 from appliance.errors import Conflict, Corrupt, Invalid
 from appliance.keys import Key
 
+KEY_BYTES = 32
+
 
 def load_or_make(database: str, *, may_make: bool) -> Key:
     """The key that lies beside `database`. Makes it for a new database only.
@@ -24,16 +26,35 @@ def load_or_make(database: str, *, may_make: bool) -> Key:
                 f"the key file {path} is missing",
                 hint="put back the key file that belongs to this database (it is part of a backup)",
             )
-        _write(path, {"id": secrets.token_hex(8), "mac": secrets.token_hex(32), "seal": secrets.token_hex(32)})
+        _write(path, {"id": secrets.token_hex(8), "mac": secrets.token_hex(KEY_BYTES), "seal": secrets.token_hex(KEY_BYTES)})
     try:
-        if path.stat().st_mode & 0o077:
-            path.chmod(0o600)
+        _close_to_others(path)
         found = json.loads(path.read_text())
-        return Key(found["id"], bytes.fromhex(found["mac"]), bytes.fromhex(found["seal"]))
+        id, mac, seal = str(found["id"]), bytes.fromhex(found["mac"]), bytes.fromhex(found["seal"])
+        if len(mac) != KEY_BYTES or len(seal) != KEY_BYTES:
+            raise ValueError("a key is of another length")
+        return Key(id, mac, seal)
     except PermissionError:
         raise Invalid(f"{path} cannot be read", hint="run as the owner of the database") from None
     except (ValueError, KeyError, TypeError):
         raise Corrupt(f"{path} is not a key file", hint="put back the key file that belongs to this database") from None
+
+
+def keep_private(database: str) -> None:
+    """Take away what others may do with an existing database and what lies beside it. Raises Invalid when it is not ours to change."""
+    for suffix in ("", "-wal", "-shm"):
+        path = Path(database + suffix)
+        try:
+            _close_to_others(path)
+        except FileNotFoundError:
+            continue
+        except PermissionError:
+            raise Invalid(f"{path} belongs to another account, and others may read it", hint="run as its owner") from None
+
+
+def _close_to_others(path: Path) -> None:
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o600)
 
 
 def _write(path: Path, content: dict[str, str]) -> None:
@@ -57,7 +78,11 @@ class Lock:
     def __init__(self, database: str, purpose: str) -> None:
         """Take it. Raises Conflict naming who holds it, and since when."""
         self.path = database + ".lock"
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            _close_to_others(Path(self.path))
+        except PermissionError:
+            raise Invalid(f"{self.path} belongs to another account", hint="run as the owner of the database") from None
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
