@@ -162,6 +162,7 @@ CREATE TABLE server (
   boots           TEXT NOT NULL DEFAULT '[]', -- JSON: boot ids seen before; one that returns means a clone
   rival           TEXT,                -- JSON: another agent state that spoke while the known one was alive, and when
   journal         INTEGER,             -- greatest journal counter seen of that agent state
+  doubted_at      INTEGER,             -- since when only lower ones come (a request may be overtaken by a later one); null: they do not
   agent_version   TEXT,
   hooks           TEXT,                -- JSON list of groups
   joined_commit   INTEGER,

@@ -4,6 +4,7 @@ Input types and their coercions are Heat's (String, Number, CommaDelimitedList, 
 """
 
 import json
+import math
 from typing import Any, Literal
 
 import msgspec
@@ -76,8 +77,9 @@ def check(statement: Statement) -> None:
             if names.count(name) > 1:
                 raise Invalid(f"{kind} {name!r} is declared twice")
     for declared in statement.inputs:
-        if declared.default is not msgspec.UNSET:
-            typed(declared, declared.default)
+        for value in (declared.default, declared.value):
+            if value is not msgspec.UNSET:
+                typed(declared, value)
     if len(msgspec.json.encode(statement.body)) > BODY_BYTES:
         raise Invalid(f"the config's body is over the limit of {BODY_BYTES} bytes", hint="put large files into a plan")
     if statement.source is None:
@@ -99,8 +101,9 @@ def check_body(group: str | None, body: Any, where: str) -> None:
         raise Invalid(f"line 1 of {where} is not a '#!' line: {first[:80]!r}", hint="begin the script with '#!/bin/sh' or the like")
 
 
-def typed(declared: Input, value: Any) -> Any:
-    """`value` as its declared type, by Heat's coercions. Raises Invalid."""
+def typed(declared: Input, value: Any, *, secret: bool = False) -> Any:
+    """`value` as its declared type, by Heat's coercions. Raises Invalid, which does not show a value that is `secret`."""
+    shown = "the secret given" if secret else _short(value)
     if value is None:
         return None
     match declared.type:
@@ -115,7 +118,7 @@ def typed(declared: Input, value: Any) -> Any:
         case "Number" if isinstance(value, int | float) and not isinstance(value, bool):
             return value
         case "Number" if isinstance(value, str):
-            return _number(declared.name, value)
+            return _number(declared.name, value, shown)
         case "Boolean" if isinstance(value, bool):
             return value
         case "Boolean" if str(value).lower() in _BOOLEANS:
@@ -127,8 +130,8 @@ def typed(declared: Input, value: Any) -> Any:
         case "Json" if isinstance(value, dict | list):
             return value
         case "Json" if isinstance(value, str):
-            return _json(declared.name, value)
-    raise Invalid(f"input {declared.name!r} is of type {declared.type}, and {_short(value)} is not")
+            return _json(declared.name, value, shown)
+    raise Invalid(f"input {declared.name!r} is of type {declared.type}, and {shown} is not")
 
 
 _BOOLEANS = {"t": True, "true": True, "on": True, "y": True, "yes": True, "1": True} | {
@@ -141,22 +144,24 @@ _BOOLEANS = {"t": True, "true": True, "on": True, "y": True, "yes": True, "1": T
 }
 
 
-def _number(name: str, text: str) -> int | float:
+def _number(name: str, text: str, shown: str) -> int | float:
     for kind in (int, float):
         try:
-            return kind(text)
+            number = kind(text)
         except ValueError:
             continue
-    raise Invalid(f"input {name!r} is of type Number, and {_short(text)} is not")
+        if math.isfinite(number):
+            return number
+    raise Invalid(f"input {name!r} is of type Number, and {shown} is not")
 
 
-def _json(name: str, text: str) -> Any:
+def _json(name: str, text: str, shown: str) -> Any:
     try:
         found = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise Invalid(f"input {name!r} is of type Json, and {_short(text)} is not: {error}") from None
+        raise Invalid(f"input {name!r} is of type Json, and {shown} is not: {error}") from None
     if not isinstance(found, dict | list):
-        raise Invalid(f"input {name!r} is of type Json, and {_short(text)} is neither an object nor a list")
+        raise Invalid(f"input {name!r} is of type Json, and {shown} is neither an object nor a list")
     return found
 
 
@@ -185,6 +190,10 @@ def check_given(statement: Statement, plain: dict[str, Any], secret: dict[str, A
         check_input(name)
         if name.startswith(RESERVED):
             raise Invalid(f"input {name!r}: names that begin with {RESERVED!r} are set by the appliance")
+        if name == POLICY_INPUT and name in secret:
+            raise Invalid(f"input {name!r} says when to run and cannot be a secret")
+        if "\0" in str(plain.get(name, secret.get(name))):
+            raise Invalid(f"input {name!r} has a NUL byte, which no environment can hold")
         if declared and name not in declared and name != POLICY_INPUT:
             raise Invalid(f"the config has no input {name!r}", hint=f"it has: {', '.join(sorted(declared))}")
     missing = [
@@ -196,9 +205,9 @@ def check_given(statement: Statement, plain: dict[str, Any], secret: dict[str, A
         raise Invalid(f"required input{'s' if len(missing) > 1 else ''} without a value: {', '.join(missing)}", hint="give it with --input")
     if len(msgspec.json.encode([plain, secret])) > INPUTS_BYTES:
         raise Invalid(f"the inputs are over the limit of {INPUTS_BYTES} bytes", hint="put large texts into a plan")
-    return tuple(  # type: ignore[return-value]
-        {name: typed(declared.get(name, Input(name)), value) if name in declared else value for name, value in given.items()}
-        for given in (plain, secret)
+    return (
+        {name: typed(declared[name], value) if name in declared else value for name, value in plain.items()},
+        {name: typed(declared[name], value, secret=True) if name in declared else value for name, value in secret.items()},
     )
 
 
@@ -207,7 +216,7 @@ def effective(statement: Statement, given: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for declared in statement.inputs:
         if declared.value is not msgspec.UNSET:
-            values[declared.name] = declared.value
+            values[declared.name] = typed(declared, declared.value)
         elif declared.default is not msgspec.UNSET:
             values[declared.name] = typed(declared, declared.default)
     return values | given

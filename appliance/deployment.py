@@ -193,7 +193,8 @@ NodeId = str
 def run_order(items: Iterable[tuple[NodeId, str | None, int, Iterable[NodeId]]]) -> list[NodeId]:
     """Ids in run order: dependencies first, then name (bytewise), then creation.
 
-    `items` are (id, name, creation order, ids it depends on); dependencies on others than these are not looked at. They must be acyclic.
+    `items` are (id, name, creation order, ids it depends on); dependencies on others than these are not looked at. Those in a circle, and
+    what comes after them, are left out.
     """
     rank: dict[NodeId, tuple[bytes, int, NodeId]] = {}
     waits: dict[NodeId, set[NodeId]] = {}

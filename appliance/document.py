@@ -41,6 +41,8 @@ class Item(msgspec.Struct, frozen=True):
     status: str
     phase: str | None
     last: dict[str, Any] | None
+    # a `once` one that was changed while its own earlier run may have started
+    busy: bool = False
 
 
 def times(ms: int) -> str:
@@ -63,8 +65,8 @@ def inputs_of(item: Item) -> list[dict[str, Any]]:
         "deploy_leg": "1",
         "deploy_run_policy": item.policy,
     }
-    taken = set(names)
-    return found + [{"name": name, "type": "String", "value": value} for name, value in own.items() if name not in taken]
+    found = [one for one in found if one["name"] not in own]
+    return found + [{"name": name, "type": "String", "value": value} for name, value in own.items()]
 
 
 def kind_of(value: Any) -> str:
@@ -97,7 +99,7 @@ def desired_item(item: Item) -> dict[str, Any]:
         "policy": item.policy,
         "interval": item.interval,
         "timeout": item.timeout,
-        "ready": not blocked_on,
+        "ready": not blocked_on and not item.busy,
         "blocked_on": blocked_on,
         "after": item.after,
         "config": {

@@ -11,7 +11,7 @@ from appliance.keys import Key
 
 def body_digest(body: Any) -> bytes:
     """Digest of a body: of its bytes when it is text, so that moving a script into a plan changes nothing; else of its JSON."""
-    raw = body.encode() if isinstance(body, str) else msgspec.json.encode(body, order="deterministic")
+    raw = body.encode() if isinstance(body, str) else b"json\0" + msgspec.json.encode(body, order="deterministic")
     return hashlib.sha256(raw).digest()
 
 

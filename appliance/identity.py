@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 ALIVE_MS = 120_000
+DOUBT_MS = 10_000
 BOOTS_KEPT = 32
 
 
@@ -28,7 +29,11 @@ class Who(msgspec.Struct, frozen=True):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What is recorded of whoever spoke last. `alive_at` (ms) is when that agent state was last heard, if ever."""
+    """What is recorded of whoever spoke last. Times in ms.
+
+    `alive_at` is when that agent state was last heard, if ever; `doubted_at` since when all it says carries a journal counter that is too
+    low, None when it does not.
+    """
 
     instance: Instance
     agent_state: str | None
@@ -36,16 +41,19 @@ class Known(msgspec.Struct, frozen=True):
     boots: list[str]
     journal: int | None
     alive_at: int | None
+    doubted_at: int | None = None
 
 
-Recognised = Literal["known", "first", "rebooted", "state-lost", "rival", "other-instance", "reverted", "clone"]
+Recognised = Literal["known", "first", "rebooted", "state-lost", "rival", "behind", "other-instance", "reverted", "clone"]
 
 
 def recognise(known: Known, who: Who, now: int) -> Recognised:
     """How `who` relates to what is known.
 
     known, first, rebooted: it may work. state-lost: the same machine without its journal. rival: a second agent state while the first was
-    heard within two minutes; it gets nothing for now. other-instance, reverted, clone: nothing runs until a person decides.
+    heard within two minutes; it gets nothing for now. behind: a counter below the recorded one; requests of one agent overtake each other
+    on the way, so that is `reverted` only when nothing better came for ten seconds. other-instance, reverted, clone: nothing runs until a
+    person decides.
     """
     if known.agent_state is None:
         return "first"
@@ -57,7 +65,8 @@ def recognise(known: Known, who: Who, now: int) -> Recognised:
     if known.boot != who.boot and who.boot in known.boots:
         return "clone"
     if known.journal is not None and who.journal < known.journal:
-        return "reverted"
+        late = known.boot == who.boot and (known.doubted_at is None or now - known.doubted_at < DOUBT_MS)
+        return "behind" if late else "reverted"
     return "known" if known.boot == who.boot else "rebooted"
 
 

@@ -49,10 +49,10 @@ class Key:
 
     def unsealed(self, text: str) -> str:
         """What was sealed. Raises Corrupt when it was sealed with another key or damaged."""
-        raw = base64.b64decode(text)
         try:
+            raw = base64.b64decode(text)
             return AESGCMSIV(self.seal).decrypt(raw[:12], raw[12:], b"input").decode()
-        except InvalidTag:
+        except (InvalidTag, ValueError):
             raise Corrupt(
                 "a secret input cannot be opened with this key", hint="restore the key file that belongs to this database"
             ) from None

@@ -1,6 +1,6 @@
 """An agent speaks with a server's token: is it the machine we know."""
 
-from appliance.errors import Conflict
+from appliance.errors import ApplianceError, Busy, Conflict
 from appliance.identity import Known, Recognised, Who, boots_after, recognise
 from appliance.operations.fate import close_runs
 from appliance.store import audit, servers
@@ -9,7 +9,7 @@ from appliance.store.tx import Reader, Tx
 
 
 class Clone(Conflict):
-    """Two speak as one server; neither the second nor, once it is sure, the first gets anything."""
+    """A second agent speaks for a server while the first is alive: it gets nothing, and the first goes on."""
 
     code = "clone"
 
@@ -28,9 +28,12 @@ SENTENCES = {
 HINT = "decide with: appliance server reset {name} (runs everything again on whoever speaks next)"
 
 
+WORKING: tuple[Recognised, ...] = ("known", "first", "rebooted", "state-lost")
+
+
 def known_of(server: Server, alive_at: int | None) -> Known:
     """What is recorded of whoever spoke last for a server."""
-    return Known(server.instance, server.agent_state, server.boot, server.boots, server.journal, alive_at)
+    return Known(server.instance, server.agent_state, server.boot, server.boots, server.journal, alive_at, server.doubted_at)
 
 
 def peek(tx: Reader, server_id: str, who: Who, alive_at: int | None) -> tuple[Server, Recognised]:
@@ -40,9 +43,9 @@ def peek(tx: Reader, server_id: str, who: Who, alive_at: int | None) -> tuple[Se
 
 
 def arrive(tx: Tx, server_id: str, who: Who, alive_at: int | None) -> Server:
-    """Recognise who speaks and record it; the server as it is then. Trouble is recorded too, so the caller looks at `server.trouble`.
+    """Recognise who speaks and record it; the server as it is then.
 
-    Raises Clone for a second agent state while the first is alive, in an operation of its own that still notes the rival.
+    Trouble, a rival and a doubt are recorded too, so the caller asks `refusal` whether anything may start.
     """
     server = servers.by_id(tx, server_id)
     found = recognise(known_of(server, alive_at), who, tx.now)
@@ -53,8 +56,8 @@ def arrive(tx: Tx, server_id: str, who: Who, alive_at: int | None) -> Server:
             _trouble(tx, server, found)
         case "rival":
             servers.set_rival(tx, server_id, who.agent_state)
-        case "known" if server.rival is not None and server.rival.agent_state != who.agent_state:
-            _trouble(tx, server, "clone")
+        case "behind":
+            servers.doubt(tx, server_id)
         case "known":
             servers.journal_at(tx, server_id, who.journal)
         case "first" | "rebooted":
@@ -63,7 +66,7 @@ def arrive(tx: Tx, server_id: str, who: Who, alive_at: int | None) -> Server:
             close_runs(tx, server_id, "the agent's state was lost")
             servers.speaks(tx, server_id, who.instance, who.agent_state, who.boot, boots_after(server.boots, who.boot), who.journal)
             audit.record(tx, f"agent of {server.name}", "agent state lost", server_id, agent_state=who.agent_state)
-    if (who.version, who.hooks) != (server.agent_version, server.hooks) and found != "rival":
+    if (who.version, who.hooks) != (server.agent_version, server.hooks) and found in WORKING:
         servers.describe_agent(tx, server_id, who.version, who.hooks)
     return servers.by_id(tx, server_id)
 
@@ -73,12 +76,15 @@ def _trouble(tx: Tx, server: Server, kind: TroubleKind) -> None:
     audit.record(tx, f"agent of {server.name}", "server trouble", server.id, kind=kind)
 
 
-def refuse_troubled(server: Server, who: Who) -> None:
-    """Raise Clone or Troubled when this server's agent must start nothing now."""
+def refusal(server: Server, who: Who) -> ApplianceError | None:
+    """Why this server's agent must start nothing now, or None. An operation returns it and its edge raises it: what was noted stays."""
     if server.trouble is not None:
-        raise Troubled(f"{server.trouble.sentence}; nothing runs on {server.name}", hint=HINT.format(name=server.name))
+        return Troubled(f"{server.trouble.sentence}; nothing runs on {server.name}", hint=HINT.format(name=server.name))
     if server.agent_state != who.agent_state:
-        raise Clone(
+        return Clone(
             f"another agent speaks for {server.name} and was heard within two minutes",
             hint="stop one of the two; if this machine lost its agent state, it is accepted once the other has been silent for two minutes",
         )
+    if server.journal is not None and who.journal < server.journal:
+        return Busy(f"{server.name} said something newer before", hint="ask again: requests may overtake each other on the way")
+    return None

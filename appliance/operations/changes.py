@@ -15,7 +15,7 @@ from appliance.operations.sources import Sources
 from appliance.store import configs, deployments, runs, servers, uses
 from appliance.store.configs import Config
 from appliance.store.deployments import Deployment, Generation, Terms
-from appliance.store.tx import Tx
+from appliance.store.tx import Reader, Tx
 from appliance.store.uses import Resolved
 
 
@@ -58,11 +58,23 @@ def seal(key: Key, plain: dict[str, Any], secret: dict[str, Any]) -> dict[str, G
     return found | {name: Given(sealed=key.sealed(msgspec.json.encode(value).decode())) for name, value in secret.items()}
 
 
-def first_generation(tx: Tx, deployment: str, server: str, terms: Terms, needs: list[str], wanted: Desire, by: str) -> None:
+def first_generation(
+    tx: Tx,
+    deployment: str,
+    server: str,
+    terms: Terms,
+    needs: list[str],
+    wanted: Desire,
+    by: str,
+    *,
+    cause: Cause = "create",
+    action: Action = "CREATE",
+) -> None:
     """Give a new deployment its terms and its first generation."""
     deployments.set_terms(tx, deployment, 1, terms, needs, by)
-    made = deployments.add_generation(tx, deployment, _generation(wanted, 1, 1, "CREATE", "create", None, tx.now, by))
-    uses.set_files(tx, deployment, made.id, wanted.files)
+    made = deployments.add_generation(tx, deployment, _generation(wanted, 1, 1, action, cause, None, tx.now, by))
+    uses.resolve(tx, made.id, wanted.files)
+    uses.use(tx, deployment, wanted.files)
     deployments.set_memory(tx, deployment, Memory(substantial=made.id))
     deployments.set_state(tx, deployment, made.id, 1, waiting(blocked=bool(deployments.blockers(tx, deployment))))
     servers.set_changed(tx, server)
@@ -83,21 +95,25 @@ def renew(
     by: str,
     *,
     must: bool = False,
-    action: Action = "UPDATE",
+    action: Action | None = None,
     terms: int | None = None,
     policy: Policy | None = None,
     wiped: bool = False,
 ) -> Standing:
     """Make the next generation of a deployment and say where it stands on it.
 
-    `must`: it runs though nothing changed (rerun, reset, a move to `always`). `terms` and `policy` are the new ones where they changed.
-    `wiped`: what was remembered of this machine is forgotten.
+    `must`: it runs though nothing changed (rerun, reset, a move to `always`). `action`: CREATE until one has been started on this instance,
+    then UPDATE, where none is said. `terms` and `policy` are the new ones where they changed. `wiped`: what was remembered of this machine
+    is forgotten.
     """
     terms = old.terms_number if terms is None else terms
     start = max(tx.now, old.generation.action_start + 1)
-    made = deployments.add_generation(tx, old.id, _generation(wanted, old.generation.number + 1, terms, action, cause, detail, start, by))
-    uses.set_files(tx, old.id, made.id, wanted.files)
+    busy = bool(runs.open_of_deployment(tx, old.id))
     memory = Memory() if wiped else old.memory
+    action = action or ("UPDATE" if memory.started or busy else "CREATE")
+    made = deployments.add_generation(tx, old.id, _generation(wanted, old.generation.number + 1, terms, action, cause, detail, start, by))
+    uses.resolve(tx, made.id, wanted.files)
+    uses.use(tx, old.id, wanted.files)
     if must:
         memory = msgspec.structs.replace(memory, must_run=True)
     before = None if wiped else old.standing
@@ -107,7 +123,7 @@ def renew(
         wanted.fingerprint,
         before,
         blocked=bool(deployments.blockers(tx, old.id)),
-        busy=bool(runs.open_of_deployment(tx, old.id)),
+        busy=busy,
     )
     if standing.ungranted:
         memory = msgspec.structs.replace(memory, substantial=made.id)
@@ -133,11 +149,23 @@ def settle(tx: Tx, moved: Iterable[str]) -> None:
             dependant = deployments.by_id(tx, id)
             if not dependant.standing.ungranted:
                 continue
-            standing = waiting(blocked=bool(deployments.blockers(tx, id)), repeating=dependant.standing.repeating)
-            if standing != dependant.standing:
-                deployments.set_state(tx, id, dependant.generation.id, dependant.terms_number, standing)
+            stand(tx, dependant)
             tx.touch(f"deployment:{id}", f"server:{dependant.server}")
             queue.append(id)
+
+
+def stand(tx: Tx, one: Deployment) -> None:
+    """Bring one that waits to blocked or pending, as what it depends on stands now."""
+    if one.standing.ungranted:
+        standing = waiting(blocked=bool(deployments.blockers(tx, one.id)), repeating=one.standing.repeating)
+        if standing != one.standing:
+            deployments.set_state(tx, one.id, one.generation.id, one.terms_number, standing)
+
+
+def waits_for_itself(tx: Reader, one: Deployment) -> bool:
+    """Whether a `once` one must wait for the word of its own earlier run: if that has started, the change since is held and not run."""
+    changed = one.terms.policy == "once" and one.standing.ungranted and not one.memory.must_run
+    return changed and bool(runs.open_of_deployment(tx, one.id))
 
 
 def after_switch(tx: Tx, key: Key, *, plan_id: int, version: int, changed: Iterable[str], by: str) -> Moved:

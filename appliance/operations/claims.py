@@ -2,12 +2,12 @@
 
 import msgspec
 
-from appliance.deployment import Refusal, granted
-from appliance.errors import Invalid, NotFound
+from appliance.deployment import Blocker, Refusal, granted
+from appliance.errors import ApplianceError, Invalid, NotFound
 from appliance.identity import Who
 from appliance.names import check_uuid
-from appliance.operations.arrivals import Clone, arrive, refuse_troubled
-from appliance.operations.changes import settle
+from appliance.operations.arrivals import arrive, refusal
+from appliance.operations.changes import settle, waits_for_itself
 from appliance.store import deployments, runs
 from appliance.store.deployments import Deployment
 from appliance.store.runs import Claim
@@ -33,10 +33,11 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     forgotten: list[str] = []
 
 
-def claim(tx: Tx, server_id: str, who: Who, alive_at: int | None, asked: Asked) -> list[Claim] | Clone:
-    """Answer each run id; the same id always gets the same answer. A Clone is returned (what was noted of it stays) and raised by the edge.
+def claim(tx: Tx, server_id: str, who: Who, alive_at: int | None, asked: Asked) -> list[Claim] | ApplianceError:
+    """Answer each run id; the same id always gets the same answer. While a person must decide, each is refused.
 
-    Raises Invalid for malformed ids, NotFound for a run id of another server.
+    An error is returned, for the edge to raise, when nothing is answered and what was noted of the one who asks must stay. Raises Invalid
+    for malformed ids, NotFound for a run id of another server.
     """
     if len(asked.runs) > MANY:
         raise Invalid(f"a claim of {len(asked.runs)} runs is over the limit of {MANY}")
@@ -44,42 +45,37 @@ def claim(tx: Tx, server_id: str, who: Who, alive_at: int | None, asked: Asked) 
         for kind, id in (("run", ask.run), ("deployment", ask.deployment), ("generation", ask.generation)):
             check_uuid(kind, id)
     server = arrive(tx, server_id, who, alive_at)
+    refused = refusal(server, who)
+    if refused is not None and (server.trouble is None or not asked.runs):
+        return refused
     if server.trouble is None:
-        try:
-            refuse_troubled(server, who)
-        except Clone as clone:
-            return clone
         deployments.forgotten(tx, server_id, asked.forgotten)
-    granted_now: dict[str, str] = {}
-    return [_answer(tx, server, who, ask, granted_now) for ask in asked.runs]
+    return [_answer(tx, server, who, ask) for ask in asked.runs]
 
 
-def _answer(tx: Tx, server: Server, who: Who, ask: Ask, granted_now: dict[str, str]) -> Claim:
+def _answer(tx: Tx, server: Server, who: Who, ask: Ask) -> Claim:
     before = runs.claim_of(tx, ask.run)
     if before is not None:
         if before.server != server.id:
             raise NotFound(f"no run {ask.run!r} for this token")
-        if before.answer == "granted":
-            granted_now[ask.deployment] = ask.generation
+        if server.trouble is not None and before.answer == "granted":  # granted to the machine that was known, not to this one
+            return Claim(ask.run, server.id, "refused", "other-instance", server.trouble.sentence, [])
         return before
     if runs.by_id(tx, ask.run) is not None:
         raise Invalid(f"run id {ask.run!r} was used already")
     found = deployments.find(tx, ask.deployment)
-    refusal, message, after = _judge(tx, server, ask, found, granted_now)
-    if refusal is not None:
-        answer = Claim(ask.run, server.id, "refused", refusal, message, [])
+    why, message, after = _judge(tx, server, ask, found)
+    if why is not None:
+        answer = Claim(ask.run, server.id, "refused", why, message, [])
     else:
         assert found is not None
         _grant(tx, server, who, ask, found, after)
-        granted_now[ask.deployment] = ask.generation
         answer = Claim(ask.run, server.id, "granted", None, None, after)
     runs.answer(tx, answer, ask.deployment, ask.generation, ask.attempt)
     return answer
 
 
-def _judge(
-    tx: Tx, server: Server, ask: Ask, found: Deployment | None, granted_now: dict[str, str]
-) -> tuple[Refusal | None, str, list[str]]:
+def _judge(tx: Tx, server: Server, ask: Ask, found: Deployment | None) -> tuple[Refusal | None, str, list[str]]:
     """(why it is refused or None, a sentence, the generations it is granted after)."""
     if server.trouble is not None:
         return "other-instance", server.trouble.sentence, []
@@ -91,16 +87,19 @@ def _judge(
         return "claimed", f"it is {found.standing.phase or found.standing.status}", []
     if ask.attempt != found.attempt:
         return "claimed", f"attempt {found.attempt} is the one to run", []
-    if found.terms.policy == "once" and not found.memory.must_run and runs.open_of_deployment(tx, found.id):
-        return "claimed", "an earlier run has not been reported to its end", []
+    if waits_for_itself(tx, found):
+        return "blocked", "an earlier run has not been reported to its end", []
     after: list[str] = []
     for blocker in deployments.blockers(tx, found.id):
-        here = blocker.server_id == server.id
-        may_follow = granted_now.get(blocker.deployment) == blocker.generation or blocker.phase in ("granted", "running")
-        if not here or not may_follow:
+        if blocker.server_id != server.id or not _under_way(tx, blocker):
             return "blocked", f"waits for {blocker.server}/{blocker.name}", []
         after.append(blocker.generation)
     return None, "", after
+
+
+def _under_way(tx: Tx, blocker: Blocker) -> bool:
+    """Whether a run of the very generation that is waited for has been granted and is not over."""
+    return any(run.generation == blocker.generation and run.repeat is None for run in runs.open_of_deployment(tx, blocker.deployment))
 
 
 def _grant(tx: Tx, server: Server, who: Who, ask: Ask, found: Deployment, after: list[str]) -> None:

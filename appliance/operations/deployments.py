@@ -6,14 +6,14 @@ import msgspec
 
 from appliance import config as rules
 from appliance.config import Given, Statement
-from appliance.deployment import INTERVAL_SECONDS, POLICIES, TIMEOUT_SECONDS, Policy, cycle, waiting
-from appliance.errors import ApplianceError, Conflict, Invalid, NotFound
+from appliance.deployment import INTERVAL_SECONDS, POLICIES, TIMEOUT_SECONDS, Policy, cycle, run_order
+from appliance.errors import ApplianceError, Conflict, Gone, Invalid, NotFound
 from appliance.keys import Key
 from appliance.names import check_name
-from appliance.operations.changes import clear, desire, first_generation, renew, same_statement, seal, settle, what_changed
+from appliance.operations.changes import clear, desire, first_generation, renew, same_statement, seal, stand, what_changed
 from appliance.operations.references import find_deployment
 from appliance.operations.sources import Sources
-from appliance.store import audit, configs, deployments, plans, servers
+from appliance.store import audit, configs, deployments, plans, servers, uses
 from appliance.store.configs import Config
 from appliance.store.deployments import Deployment, Terms
 from appliance.store.servers import Server
@@ -112,7 +112,7 @@ class _Batch:
             return ref
         try:
             return find_deployment(self.tx, ref).id
-        except NotFound:
+        except (NotFound, Gone):
             raise Invalid(f"depends_on names {ref!r}, and there is no such deployment", hint="name it as SERVER/NAME or by id") from None
 
 
@@ -133,11 +133,9 @@ def create(tx: Tx, key: Key, wanted: list[Wanted], by: str) -> list[Done]:
         with _naming(number, len(wanted)):
             needs = batch.needs(item.depends_on, id)
             done.append(_bring(batch, item, old, needs) if old is not None else _begin(batch, item, id, needs))
-    for id, _ in placed:
-        refuse_cycle(tx, id)
-    for id, old in placed:
-        if old is None:
-            _stand_again(tx, id)
+    refuse_circles(tx, [id for id, _ in placed])
+    for id, _ in placed:  # one may wait for another that came after it in the list
+        stand(tx, deployments.by_id(tx, id))
     return done
 
 
@@ -178,7 +176,7 @@ def _begin(batch: _Batch, item: Wanted, id: str, needs: list[str]) -> Done:
     inputs = seal(batch.key, plain, secret)
     wanted = desire(batch.key, batch.sources, config, inputs)
     server = servers.find(batch.tx, item.server)
-    policy = _policy(item.policy, plain) or "on-change"
+    policy = _policy(item.policy, plain) or _policy(None, rules.effective(config.statement, {})) or "on-change"
     terms = checked_terms(server, Terms(item.name, policy, item.interval, item.timeout, config.id, inputs))
     first_generation(batch.tx, id, server.id, terms, needs, wanted, batch.by)
     audit.record(batch.tx, batch.by, "deployment create", id, server=server.name, name=item.name, policy=terms.policy)
@@ -186,20 +184,33 @@ def _begin(batch: _Batch, item: Wanted, id: str, needs: list[str]) -> Done:
 
 
 def _bring(batch: _Batch, item: Wanted, old: Deployment, needs: list[str]) -> Done:
-    """Bring a deployment to what is wanted; the policy stays where none is said."""
+    """Bring a deployment to what is wanted; the policy stays where none is said, and its interval with it."""
     config = batch.config(item.config, item.name, configs.by_id(batch.tx, old.terms.config))
     plain, secret = rules.check_given(config.statement, item.inputs, item.secrets)
-    policy = _policy(item.policy, plain) or old.terms.policy
-    terms = Terms(item.name, policy, item.interval, item.timeout, config.id, seal(batch.key, plain, secret))
+    said = _policy(item.policy, plain)
+    policy, interval = said or old.terms.policy, item.interval
+    if said is None and interval is None:
+        interval = old.terms.interval
+    terms = Terms(item.name, policy, interval, item.timeout, config.id, seal(batch.key, plain, secret))
     return _apply(batch, old, config, terms, needs)
 
 
-def update(tx: Tx, key: Key, id: str, edit: Edit, by: str) -> Done:
-    """Change a deployment. A change of its fingerprint makes the next generation; an equal update changes nothing.
+def update(tx: Tx, key: Key, edits: list[tuple[str, Edit]], by: str) -> list[Done]:
+    """Change deployments: all of them or none. A change of its fingerprint makes the next generation; an equal update changes nothing.
 
-    Raises NotFound, Gone, Invalid or Conflict.
+    Raises NotFound, Gone, Invalid or Conflict naming the item that is wrong (counted from 1 when there are several).
     """
     batch = _Batch(tx, key, by)
+    done: list[Done] = []
+    for number, (ref, edit) in enumerate(edits, 1):
+        with _naming(number, len(edits)):
+            done.append(_edit(batch, find_deployment(tx, ref).id, edit))
+    refuse_circles(tx, [one.id for one in done])
+    return done
+
+
+def _edit(batch: _Batch, id: str, edit: Edit) -> Done:
+    tx, key = batch.tx, batch.key
     old = deployments.by_id(tx, id)
     config = like = configs.by_id(tx, old.terms.config)
     if not isinstance(edit.config, Unset):
@@ -220,9 +231,7 @@ def update(tx: Tx, key: Key, id: str, edit: Edit, by: str) -> Done:
     needs = deployments.needs(tx, id)
     if isinstance(edit.depends_on, list):
         needs = batch.needs(edit.depends_on, id)
-    done = _apply(batch, old, config, terms, needs)
-    refuse_cycle(tx, id)
-    return done
+    return _apply(batch, old, config, terms, needs)
 
 
 def _merged(key: Key, given: dict[str, Given], edit: Edit) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -242,8 +251,8 @@ def _apply(batch: _Batch, old: Deployment, config: Config, terms: Terms, needs: 
     tx = batch.tx
     terms = checked_terms(servers.by_id(tx, old.server), terms)
     wanted = desire(batch.key, batch.sources, config, terms.inputs)
-    before = configs.by_id(tx, old.terms.config).statement.source
-    moved = config.statement.source != before  # the same bytes from another place: the new place must be what the generation uses
+    before = configs.by_id(tx, old.terms.config)
+    moved = (config.plan, config.statement.source) != (before.plan, before.statement.source)
     differs = wanted.fingerprint != old.generation.fingerprint
     to_always = terms.policy == "always" and old.terms.policy != "always"
     changes = [what_changed(old, wanted)] if differs else []
@@ -260,14 +269,12 @@ def _apply(batch: _Batch, old: Deployment, config: Config, terms: Terms, needs: 
         return Done(old.id, "unchanged", [])
     number = old.terms_number + 1
     deployments.set_terms(tx, old.id, number, terms, needs, batch.by)
-    if differs or to_always or moved:
+    if differs or to_always:
         renew(tx, old, wanted, "update", ", ".join(changes), batch.by, must=to_always, terms=number, policy=terms.policy)
     else:
-        standing = old.standing
-        if standing.ungranted:
-            standing = waiting(blocked=bool(deployments.blockers(tx, old.id)), repeating=standing.repeating)
-        deployments.set_state(tx, old.id, old.generation.id, number, standing)
-        settle(tx, [old.id])
+        deployments.set_state(tx, old.id, old.generation.id, number, old.standing)
+        uses.use(tx, old.id, wanted.files)
+        stand(tx, deployments.by_id(tx, old.id))
         tx.touch(f"server:{old.server}")
     audit.record(tx, batch.by, "deployment update", old.id, server=old.server_name, name=terms.name, changes=changes)
     return Done(old.id, "updated", changes)
@@ -310,24 +317,18 @@ def checked_terms(server: Server, terms: Terms) -> Terms:
     return terms
 
 
-def refuse_cycle(tx: Tx, id: str) -> None:
-    """Raise Invalid when a deployment depends on itself by way of others, naming them."""
+def refuse_circles(tx: Tx, ids: list[str]) -> None:
+    """Raise Invalid when any of these depends on itself by way of others, naming them."""
     edges: dict[str, list[str]] = {}
-    queue = [id]
+    queue = list(ids)
     while queue:
         one = queue.pop()
         if one not in edges:
             edges[one] = deployments.needs(tx, one)
             queue += edges[one]
-    path = cycle(edges, id)
-    if path:
-        names = " -> ".join(deployments.by_id(tx, one).label for one in [*path, id])
-        raise Invalid(f"these depend on each other in a circle: {names}", hint="take one of these dependencies away")
-
-
-def _stand_again(tx: Tx, id: str) -> None:
-    """A new deployment may wait for one that came after it in the same list."""
-    made = deployments.by_id(tx, id)
-    standing = waiting(blocked=bool(deployments.blockers(tx, id)))
-    if standing != made.standing:
-        deployments.set_state(tx, id, made.generation.id, made.terms_number, standing)
+    ordered = set(run_order((id, None, 0, needs) for id, needs in edges.items()))
+    for id in edges.keys() - ordered:
+        path = cycle(edges, id)
+        if path:
+            names = " -> ".join(deployments.by_id(tx, one).label for one in [*path, id])
+            raise Invalid(f"these depend on each other in a circle: {names}", hint="take one of these dependencies away")

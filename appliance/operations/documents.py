@@ -7,7 +7,7 @@ from appliance.deployment import run_order
 from appliance.document import Document, Item, build
 from appliance.errors import Corrupt
 from appliance.keys import Key
-from appliance.operations.changes import clear
+from appliance.operations.changes import clear, waits_for_itself
 from appliance.operations.sources import text_of
 from appliance.store import blobs, configs, deployments, file, servers, uses
 from appliance.store.configs import Config
@@ -33,6 +33,10 @@ def items(tx: Reader, key: Key, server_id: str) -> list[Item]:
 
 def _item(tx: Reader, key: Key, one: Deployment, after: list[str], there: dict[str, Deployment], known: dict[str, Config]) -> Item:
     config = known.get(one.terms.config) or known.setdefault(one.terms.config, configs.by_id(tx, one.terms.config))
+    made = config  # the bytes are those the generation was made of, wherever they come from by now
+    if one.generation.terms != one.terms_number:
+        id = deployments.config_under(tx, one.id, one.generation.terms)
+        made = known.get(id) or known.setdefault(id, configs.by_id(tx, id))
     ungranted = one.standing.ungranted
     blockers = deployments.blockers(tx, one.id) if ungranted else []
     memory = one.memory
@@ -61,12 +65,13 @@ def _item(tx: Reader, key: Key, one: Deployment, after: list[str], there: dict[s
         config.id,
         config.created_at,
         config.statement,
-        body_of(tx, one, config),
+        body_of(tx, one, made),
         effective(config.statement, clear(key, one.terms.inputs)),
         one.server,
         one.standing.status,
         one.standing.phase,
         last,
+        waits_for_itself(tx, one),
     )
 
 

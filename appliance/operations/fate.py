@@ -39,7 +39,7 @@ def delete(tx: Tx, ids: list[str], by: str) -> None:
 def bury(tx: Tx, old: Deployment, by: str) -> None:
     """Make one a tombstone. Its agent is told until it says that it has forgotten it; where there is no agent, nobody needs to be."""
     server = servers.by_id(tx, old.server)
-    told = server.kind == "agent" and server.agent_state is not None and server.deleted_at is None
+    told = server.kind == "agent" and server.deleted_at is None
     deployments.bury(tx, old.id, acknowledged=not told)
     servers.set_changed(tx, old.server)
     audit.record(tx, by, "deployment delete", old.id, server=old.server_name, name=old.terms.name)
@@ -71,12 +71,23 @@ def close_runs(tx: Tx, server: str, why: str) -> list[Run]:
         verdict = Verdict("FAILED", "interrupted", f"interrupted: {why}")
         deployment = deployments.find(tx, run.deployment)
         concerned = deployment is not None and concerns(tx, deployment, run)
-        runs.end(tx, run.id, verdict, None, "recorded" if concerned else "none", None if concerned else "not the current generation")
-        if deployment is not None and concerned:
+        effect, reason = ("recorded", None) if concerned else ("none", run.effect_why or "not the current generation")
+        runs.end(tx, run.id, verdict, None, effect, reason, reported=False)  # type: ignore[arg-type]
+        if deployment is None:
+            continue
+        if concerned:
             apply(tx, deployment, finished(deployment.standing, run.id, verdict))
-        if deployment is not None:
-            remember_end(tx, deployment.id, run, verdict)
+        else:
+            leave(tx, deployment, run)
+        remember_end(tx, deployment.id, run, verdict)
     return closed
+
+
+def leave(tx: Tx, deployment: Deployment, run: Run) -> None:
+    """A run that decides nothing is over: it does not repeat any more, and who waited for that may go on."""
+    if deployment.deleted_commit is None and deployment.standing.repeating == run.id:
+        apply(tx, deployment, msgspec.structs.replace(deployment.standing, repeating=None))
+    tx.touch(f"server:{deployment.server}")
 
 
 def concerns(tx: Reader, deployment: Deployment, run: Run) -> bool:
@@ -97,15 +108,22 @@ def concerns(tx: Reader, deployment: Deployment, run: Run) -> bool:
 
 
 def remember_end(tx: Tx, id: str, run: Run, verdict: Verdict) -> None:
-    """What the end of a run leaves in memory, also when it is not about the current generation: the machine is as that run left it."""
+    """What the end of a run leaves in memory, also when it is not about the current generation: the machine is as that run left it.
+
+    One that was closed without a word may have been started. An end that comes late, after a newer run has started, says nothing of how
+    the machine is now.
+    """
     deployment = deployments.find(tx, id)
     known = deployments.generation_of(tx, id, run.generation)
-    if deployment is None:
+    by_delivery = run.agent_state is None  # a stock agent: what it was handed counts as started
+    late = (run.started_at is not None or by_delivery) and deployment is not None and deployment.memory.last_run not in (None, run.id)
+    if deployment is None or late:
         return
+    memory = msgspec.structs.replace(deployment.memory, started=True)
     if verdict.status == "COMPLETE" and known is not None:
-        memory = msgspec.structs.replace(deployment.memory, completed_generation=run.generation, completed=known[1], left=False)
+        memory = msgspec.structs.replace(memory, completed_generation=run.generation, completed=known[1], left=False)
     else:
-        memory = msgspec.structs.replace(deployment.memory, left=True)
+        memory = msgspec.structs.replace(memory, left=True)
     deployments.set_memory(tx, id, memory)
 
 

@@ -1,15 +1,29 @@
 """What agents report of their runs. Every report is idempotent by run id and kind, and none is dropped without a word."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from appliance.deployment import STATUS_CODE, Outcome, Release, Repeat, Standing, Verdict, begin, finished, judge, started, waiting
+from appliance.deployment import (
+    STATUS_CODE,
+    Memory,
+    Outcome,
+    Release,
+    Repeat,
+    Standing,
+    Verdict,
+    begin,
+    finished,
+    judge,
+    started,
+    waiting,
+)
 from appliance.errors import Invalid, NotFound
 from appliance.identity import Who
-from appliance.names import check_uuid
+from appliance.names import is_uuid
 from appliance.operations.arrivals import arrive
-from appliance.operations.fate import apply, concerns, remember_end
+from appliance.operations.explain import run_sentence
+from appliance.operations.fate import apply, concerns, leave, remember_end
 from appliance.store import configs, deployments, runs
 from appliance.store.deployments import Deployment
 from appliance.store.runs import Output, Run
@@ -17,6 +31,7 @@ from appliance.store.tx import Tx
 
 TEXT_BYTES = 2 << 20
 OUTPUT_BYTES = 2 << 20
+Whole = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
@@ -24,8 +39,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
     deployment: str
     generation: str
-    attempt: int = 1
-    leg: int = 1
+    attempt: Whole = 1
+    leg: Whole = 1
     at: str | None = None
 
 
@@ -33,14 +48,14 @@ class Started(Report, frozen=True, kw_only=True, tag="started"):
     """The run has been started. `repeat`: why, when it needed no grant; `changed`: the commit it acted on."""
 
     repeat: Repeat | None = None
-    changed: int | None = None
+    changed: Whole | None = None
 
 
 class Finished(Report, frozen=True, kw_only=True, tag="finished"):
     """The run is over. `outcome` `ended`: the hook ran to its end, and `status_code` is its own."""
 
     outcome: Outcome
-    status_code: int | None = None
+    status_code: Whole | None = None
     outputs: dict[str, Any] = {}
     stdout: str | None = None
     stderr: str | None = None
@@ -48,7 +63,7 @@ class Finished(Report, frozen=True, kw_only=True, tag="finished"):
     truncated: list[str] = []
     message: str | None = None
     repeat: Repeat | None = None
-    changed: int | None = None
+    changed: Whole | None = None
     started_at: str | None = None
     ended_at: str | None = None
 
@@ -73,11 +88,11 @@ class Effect(msgspec.Struct, frozen=True):
 def signal(tx: Tx, server_id: str, who: Who | None, alive_at: int | None, run_id: str, report: Signal) -> Effect:
     """Record a report. `who` is None for a stock agent.
 
-    Raises Invalid for malformed ids and over-long texts, NotFound for another server's run or deployment.
+    Raises Invalid for over-long texts, NotFound for malformed ids and another server's run or deployment.
     """
-    check_uuid("run", run_id)
-    check_uuid("deployment", report.deployment)
-    check_uuid("generation", report.generation)
+    for kind, id in (("run", run_id), ("deployment", report.deployment), ("generation", report.generation)):
+        if not is_uuid(id):
+            raise NotFound(f"no {kind} {id[:60]!r} for this token")
     if isinstance(report, Finished):
         _check_size(report)
     if deployments.server_of(tx, report.deployment) != server_id:
@@ -87,8 +102,10 @@ def signal(tx: Tx, server_id: str, who: Who | None, alive_at: int | None, run_id
         raise NotFound(f"no run {run_id!r} for this token")
     if who is not None:
         arrive(tx, server_id, who, alive_at)
-    if run is not None and runs.signalled(tx, run_id, report.leg, _kind(report)):
-        return _again(tx, run, report)
+        run = runs.by_id(tx, run_id)  # a lost agent state closes runs
+    first = runs.signalled(tx, run_id, report.leg, _kind(report))
+    if run is not None and first is not None:
+        return _again(tx, run, report, *first)
     if run is None:
         run = _known_by_report(tx, server_id, who, run_id, report)
     deployment = deployments.find(tx, report.deployment)
@@ -123,15 +140,16 @@ def _evidence(report: Signal) -> str:
     return msgspec.json.encode(report).decode()
 
 
-def _again(tx: Tx, run: Run, report: Signal) -> Effect:
-    """A second report of a kind: the first one stands. A different result is kept as evidence and has no effect."""
+def _again(tx: Tx, run: Run, report: Signal, body: str, why: str | None) -> Effect:
+    """A second report of a kind gets the answer of the first. A different result is kept as evidence and has no effect."""
     deployment = deployments.status_is(tx, run.deployment)
     status = deployment[0] if deployment else None
-    if isinstance(report, Finished) and run.status_code != report.status_code:
-        why = f"this run was reported as {run.status} before"
-        runs.record_signal(tx, run.id, report.leg, "finished", _evidence(report), "none", why)
-        return Effect("none", why, status)
-    return Effect(run.effect, run.effect_why, status)
+    if isinstance(report, Finished):
+        first = msgspec.json.decode(body, type=Finished)
+        if (first.outcome, first.status_code) != (report.outcome, report.status_code):
+            why = f"this run was reported before as {run_sentence(run)}"
+            runs.record_signal(tx, run.id, report.leg, "finished", _evidence(report), "none", why)
+    return Effect("recorded" if why is None else "none", why, status)
 
 
 def _known_by_report(tx: Tx, server_id: str, who: Who | None, run_id: str, report: Signal) -> Run:
@@ -151,24 +169,26 @@ def _known_by_report(tx: Tx, server_id: str, who: Who | None, run_id: str, repor
         agent_state=None if who is None else who.agent_state,
         boot=None if who is None else who.boot,
         changed=report.changed if isinstance(report, Started | Finished) else None,
+        released=isinstance(report, Released),
     )
     run = runs.by_id(tx, run_id)
     assert run is not None
-    _remember_start(tx, run, who.boot if who else None, run.changed)
+    if run.stands == "running":
+        _remember_start(tx, run, run.changed)
     return run
 
 
-def _remember_start(tx: Tx, run: Run, boot: str | None, changed: int | None) -> None:
-    """What a start leaves in memory, whichever report tells of it first."""
+def _remember_start(tx: Tx, run: Run, changed: int | None) -> None:
+    """What the first word of a start leaves in memory, whichever report it is."""
     found = deployments.find(tx, run.deployment)
-    if found is None or found.memory.last_run == run.id:
+    if found is None:
         return
     memory = msgspec.structs.replace(
         found.memory,
         started=True,
         last_run=run.id,
         last_generation=run.generation,
-        last_boot=boot or run.boot,
+        last_boot=run.boot,
         last_changed=changed if changed is not None else run.changed,
     )
     deployments.set_memory(tx, run.deployment, memory)
@@ -180,7 +200,8 @@ def _started(tx: Tx, run: Run, deployment: Deployment, report: Started) -> Effec
     if run.stands == "released":
         return Effect("none", "the run was given back before", deployment.standing.status)
     runs.start(tx, run.id, boot=None, changed=report.changed)
-    _remember_start(tx, run, run.boot, report.changed)
+    if run.started_at is None:
+        _remember_start(tx, run, report.changed)
     deployment = deployments.by_id(tx, deployment.id) if deployment.deleted_commit is None else deployment
     if deployment.deleted_commit is not None:
         return Effect("none", "the deployment was deleted", deployment.standing.status)
@@ -203,21 +224,24 @@ def _hold_if_once(tx: Tx, deployment: Deployment, run: str) -> None:
 
 
 def _finished(tx: Tx, run: Run, deployment: Deployment, report: Finished) -> Effect:
-    verdict = _verdict(tx, run, deployment, report)
-    _remember_start(tx, run, run.boot, report.changed)
     runs.put_output(tx, run.id, _output(report))
     if run.stands == "ended" and run.reason != "lost":
         return Effect("none", f"the run was closed before: {run.sentence}", deployment.standing.status)
+    if run.stands == "released":
+        return Effect("none", "the run was given back before", deployment.standing.status)
+    verdict = _verdict(tx, run, deployment, report)
+    if run.started_at is None and run.agent_state is not None:
+        _remember_start(tx, run, report.changed)
     living = deployment.deleted_commit is None
     if living and run.generation != deployment.generation.id:
         _hold_if_once(tx, deployments.by_id(tx, deployment.id), run.id)
     deployment = deployments.find(tx, deployment.id) or deployment
     concerned = concerns(tx, deployment, run)
-    why = None if concerned else _older(tx, run) if living else "the deployment was deleted"
+    why = None if concerned else run.effect_why or (_older(tx, run) if living else "the deployment was deleted")
     runs.end(tx, run.id, verdict, report.status_code, "recorded" if concerned else "none", why)
     remember_end(tx, deployment.id, run, verdict)
     if not concerned:
-        _clear_repeating(tx, deployment, run)
+        leave(tx, deployment, run)
         return Effect("none", why, deployment.standing.status)
     apply(tx, deployment, finished(deployment.standing, run.id, verdict))
     return Effect("recorded", None, verdict.status)
@@ -231,11 +255,6 @@ def _verdict(tx: Tx, run: Run, deployment: Deployment, report: Finished) -> Verd
     return judge(report.outcome, code, report.outputs, flagged, report.message, deployment.terms.timeout)
 
 
-def _clear_repeating(tx: Tx, deployment: Deployment, run: Run) -> None:
-    if deployment.deleted_commit is None and deployment.standing.repeating == run.id:
-        apply(tx, deployment, msgspec.structs.replace(deployment.standing, repeating=None))
-
-
 def _output(report: Finished) -> Output:
     return Output(report.outputs, report.stdout, report.stderr, report.sizes, report.truncated)
 
@@ -245,11 +264,15 @@ def _released(tx: Tx, run: Run, deployment: Deployment, report: Released) -> Eff
     if run.stands != "granted":
         return Effect("none", f"the run is {run.stands}", deployment.standing.status)
     runs.release(tx, run.id, report.why)
-    memory = msgspec.structs.replace(deployment.memory, must_run=deployment.memory.must_run or run.owed)
-    deployments.set_memory(tx, deployment.id, memory)
+    memory = deployment.memory
+    if run.owed and run.effect == "recorded":
+        memory = _give_back(tx, run, memory)
+        deployments.set_memory(tx, deployment.id, memory)
     if deployment.deleted_commit is not None:
         return Effect("none", "the deployment was deleted", deployment.standing.status)
     standing = deployment.standing
+    if run.effect == "none":  # somebody set the status by hand meanwhile
+        return Effect("recorded", None, standing.status)
     if run.generation != deployment.generation.id and not standing.ungranted:
         return Effect("recorded", None, standing.status)
     again = begin(
@@ -263,6 +286,16 @@ def _released(tx: Tx, run: Run, deployment: Deployment, report: Released) -> Eff
     apply(tx, deployment, again)
     tx.touch(f"server:{deployment.server}")
     return Effect("recorded", None, again.status)
+
+
+def _give_back(tx: Tx, run: Run, memory: Memory) -> Memory:
+    """The rerun that `run` was granted for waits again, unless a run that was granted since does for it."""
+    later = runs.granted_after(tx, run)
+    if later is None:
+        return msgspec.structs.replace(memory, must_run=True)
+    if later.stands == "granted":
+        runs.owe(tx, later.id)
+    return memory
 
 
 def _older(tx: Tx, run: Run) -> str:

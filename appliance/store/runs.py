@@ -183,12 +183,28 @@ def report(
     agent_state: str | None,
     boot: str | None,
     changed: int | None,
+    released: bool = False,
 ) -> None:
-    """Add a run that is known by its report only: a repeat, or one whose grant this file does not know."""
+    """Add a run that is known by its report only: a repeat, or one whose grant this file does not know (`released`: and never will)."""
     tx.execute(
         "INSERT INTO run (id, server, deployment, generation, terms, attempt, leg, repeat, stands, instance, agent_state, boot, changed,"
-        " started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?, ?)",
-        (id, server, deployment, generation, terms, attempt, leg, repeat, instance, agent_state, boot, changed, tx.now),
+        " started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            id,
+            server,
+            deployment,
+            generation,
+            terms,
+            attempt,
+            leg,
+            repeat,
+            "released" if released else "running",
+            instance,
+            agent_state,
+            boot,
+            changed,
+            None if released else tx.now,
+        ),
     )
 
 
@@ -201,12 +217,23 @@ def start(tx: Tx, id: str, *, boot: str | None, changed: int | None) -> None:
     )
 
 
-def end(tx: Tx, id: str, verdict: Verdict, status_code: int | None, effect: Effect, why: str | None) -> None:
-    """A run has ended; `effect` is what that did to its deployment."""
+def end(tx: Tx, id: str, verdict: Verdict, status_code: int | None, effect: Effect, why: str | None, *, reported: bool = True) -> None:
+    """A run has ended; `effect` is what that did to its deployment. One whose end was `reported` has been started."""
     tx.execute(
         "UPDATE run SET stands = 'ended', status = ?, reason = ?, sentence = ?, status_code = ?, ended_at = ?, ended_commit = ?, "
-        " effect = ?, effect_why = ?, started_at = coalesce(started_at, granted_at, ?) WHERE id = ?",
-        (verdict.status, verdict.reason, verdict.sentence, status_code, tx.now, tx.commit, effect, why, tx.now, id),
+        " effect = ?, effect_why = ?, started_at = coalesce(started_at, ?) WHERE id = ?",
+        (
+            verdict.status,
+            verdict.reason,
+            verdict.sentence,
+            status_code,
+            tx.now,
+            tx.commit,
+            effect,
+            why,
+            tx.now if reported else None,
+            id,
+        ),
     )
 
 
@@ -216,6 +243,21 @@ def release(tx: Tx, id: str, why: Release) -> None:
         "UPDATE run SET stands = 'released', reason = ?, ended_at = ?, ended_commit = ? WHERE id = ? AND stands = 'granted'",
         (why, tx.now, tx.commit, id),
     )
+
+
+def granted_after(tx: Reader, run: Run) -> Run | None:
+    """The newest run of the same deployment that was granted after this one and not given back, or None."""
+    sql = (
+        f"SELECT {_COLUMNS} FROM run WHERE deployment = ? AND seq > ? AND granted_commit IS NOT NULL AND stands <> 'released'"
+        " ORDER BY seq DESC LIMIT 1"
+    )
+    found = tx.row(sql, (run.deployment, run.seq))
+    return None if found is None else _run(found)
+
+
+def owe(tx: Tx, id: str) -> None:
+    """A granted run stands for a waiting rerun: its release gives that back."""
+    tx.execute("UPDATE run SET owed = 1 WHERE id = ?", (id,))
 
 
 def put_output(tx: Tx, run: str, output: Output) -> None:
@@ -235,14 +277,21 @@ def output_of(tx: Reader, run: str) -> Output | None:
     return Output(msgspec.json.decode(outputs), stdout, stderr, msgspec.json.decode(sizes), msgspec.json.decode(truncated))
 
 
-def signalled(tx: Reader, run: str, leg: int, kind: str) -> bool:
-    """Whether a signal of this kind has been recorded for a leg of a run."""
-    sql = "SELECT 1 FROM signal WHERE run = ? AND leg = ? AND kind = ? AND n = 0 AND effect = 'recorded'"
-    return tx.row(sql, (run, leg, kind)) is not None
+def signalled(tx: Reader, run: str, leg: int, kind: str) -> tuple[str, str | None] | None:
+    """(body, why it had no effect) of the report of this kind that counts for a leg of a run, or None."""
+    sql = "SELECT body, why FROM signal WHERE run = ? AND leg = ? AND kind = ? AND n = 0 AND effect = 'recorded'"
+    found = tx.row(sql, (run, leg, kind))
+    return None if found is None else (found[0], found[1])
 
 
 def record_signal(tx: Tx, run: str, leg: int, kind: str, body: str, effect: Effect, why: str | None) -> None:
-    """Keep a report as it came. Raises ConstraintFailed for a second one that is said to be recorded."""
+    """Keep a report as it came; one that contradicts an earlier one (`none`) is kept once.
+
+    Raises ConstraintFailed for a second one that is said to be recorded.
+    """
+    sql = "SELECT 1 FROM signal WHERE run = ? AND leg = ? AND kind = ? AND body = ?"
+    if effect == "none" and tx.row(sql, (run, leg, kind, body)) is not None:
+        return
     tx.execute(
         "INSERT INTO signal (run, leg, kind, body, effect, why, commit_no, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (run, leg, kind, body, effect, why, tx.commit, tx.now),

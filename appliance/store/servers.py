@@ -12,7 +12,7 @@ Kind = Literal["unenrolled", "agent", "stock"]
 TroubleKind = Literal["other-instance", "reverted", "clone"]
 
 _COLUMNS = (
-    "id, name, kind, changed, rotation, machine, root, cloud, agent_state, boot, boots, rival, journal, agent_version, hooks,"
+    "id, name, kind, changed, rotation, machine, root, cloud, agent_state, boot, boots, rival, journal, doubted_at, agent_version, hooks,"
     " joined_commit, trouble, created_at, deleted_at"
 )
 
@@ -46,6 +46,7 @@ class Server(msgspec.Struct, frozen=True):
     boots: list[str]
     rival: Rival | None
     journal: int | None
+    doubted_at: int | None
     agent_version: str | None
     hooks: list[str] | None
     joined_commit: int | None
@@ -76,6 +77,7 @@ def _server(row: tuple[Any, ...]) -> Server:
         boots,
         rival,
         journal,
+        doubted,
         version,
         hooks,
         joined,
@@ -95,6 +97,7 @@ def _server(row: tuple[Any, ...]) -> Server:
         msgspec.json.decode(boots, type=list[str]),
         None if rival is None else msgspec.json.decode(rival, type=Rival),
         journal,
+        doubted,
         version,
         None if hooks is None else msgspec.json.decode(hooks, type=list[str]),
         joined,
@@ -193,14 +196,19 @@ def speaks(tx: Tx, server: str, instance: Instance, agent_state: str, boot: str,
     """Record who speaks for a server from now on. Parts of the instance that are not known now keep what was known."""
     tx.execute(
         "UPDATE server SET machine = coalesce(?, machine), root = coalesce(?, root), cloud = coalesce(?, cloud), agent_state = ?, boot = ?,"
-        " boots = ?, journal = ?, rival = NULL WHERE id = ?",
+        " boots = ?, journal = ?, doubted_at = NULL, rival = NULL WHERE id = ?",
         (instance.machine, instance.root, instance.cloud, agent_state, boot, msgspec.json.encode(boots).decode(), journal, server),
     )
 
 
 def journal_at(tx: Tx, server: str, journal: int) -> None:
-    """Raise the journal counter that was seen of the known agent state."""
-    tx.execute("UPDATE server SET journal = max(coalesce(journal, 0), ?) WHERE id = ?", (journal, server))
+    """Raise the journal counter that was seen of the known agent state, which is not in doubt (any more)."""
+    tx.execute("UPDATE server SET journal = max(coalesce(journal, 0), ?), doubted_at = NULL WHERE id = ?", (journal, server))
+
+
+def doubt(tx: Tx, server: str) -> None:
+    """The known agent state came with a journal counter that is too low."""
+    tx.execute("UPDATE server SET doubted_at = coalesce(doubted_at, ?) WHERE id = ?", (tx.now, server))
 
 
 def describe_agent(tx: Tx, server: str, version: str, hooks: list[str]) -> None:
@@ -225,7 +233,7 @@ def forget_identity(tx: Tx, server: str) -> None:
     """Accept whoever speaks next as this server's machine."""
     tx.execute(
         "UPDATE server SET machine = NULL, root = NULL, cloud = NULL, agent_state = NULL, boot = NULL, boots = '[]', journal = NULL,"
-        " rival = NULL, trouble = NULL WHERE id = ?",
+        " doubted_at = NULL, rival = NULL, trouble = NULL WHERE id = ?",
         (server,),
     )
 

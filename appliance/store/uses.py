@@ -15,13 +15,17 @@ class Resolved(msgspec.Struct, frozen=True):
     digest: bytes
 
 
-def set_files(tx: Tx, deployment: str, generation: str, files: list[Resolved]) -> None:
-    """Record what a new generation was resolved to, pin it, and make it what the deployment uses."""
+def resolve(tx: Tx, generation: str, files: list[Resolved]) -> None:
+    """Record what a new generation was resolved to, and pin it."""
     tx.many(
         "INSERT INTO source (generation, plan, kind, path, version, digest) VALUES (?, ?, 'file', ?, ?, ?)",
         [(generation, one.plan, one.path, one.version, one.digest) for one in files],
     )
     tx.many("INSERT INTO pin (generation, listing) VALUES (?, ?) ON CONFLICT DO NOTHING", [(generation, one.listing) for one in files])
+
+
+def use(tx: Tx, deployment: str, files: list[Resolved]) -> None:
+    """Say which paths of plans a deployment uses from now on: a switch that changes one of them concerns it."""
     tx.execute("DELETE FROM uses WHERE deployment = ?", (deployment,))
     tx.many("INSERT INTO uses (plan, path, kind, deployment) VALUES (?, ?, 'file', ?)", [(one.plan, one.path, deployment) for one in files])
 

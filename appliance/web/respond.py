@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -21,6 +22,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 BODY_BYTES = 4 << 20
+WAIT_SECONDS = 60.0
 
 STATUS: dict[type[ApplianceError], int] = {
     errors.Invalid: 400,
@@ -81,6 +83,17 @@ def decoded(raw: bytes, type: type[T]) -> T:
         raise Invalid(f"the request does not fit: {error}", hint="see /openapi.json for what it takes") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Invalid(f"the body is not valid JSON: {error}") from None
+
+
+def seconds_to_wait(request: Request) -> float:
+    """How long a request says it will wait: `wait`, within what we let it. Raises Invalid."""
+    try:
+        seconds = float(request.query_params.get("wait", "0"))
+    except ValueError:
+        seconds = math.nan
+    if math.isnan(seconds):
+        raise Invalid("'wait' is a number of seconds")
+    return min(max(seconds, 0.0), WAIT_SECONDS)
 
 
 async def perform(

@@ -1,28 +1,29 @@
 """What agents ask: join, document, claim, signals. The wire is described in appliance/agent/README.md."""
 
-from typing import Any
+import asyncio
+from typing import Annotated, Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from appliance.errors import Conflict, Invalid
+from appliance.errors import ApplianceError, Conflict, Invalid
 from appliance.identity import Instance, Who
 from appliance.operations import arrivals, claims, documents, signals
 from appliance.operations import servers as server_operations
-from appliance.operations.arrivals import Clone
 from appliance.operations.claims import Asked
 from appliance.operations.servers import Joined, new_secret
 from appliance.operations.signals import Signal
+from appliance.store import servers
 from appliance.store.servers import Server
 from appliance.store.tx import Reader, Tx
 from appliance.web.access import require_server, whose
 from appliance.web.context import Context, context
-from appliance.web.respond import Json, decode, perform
+from appliance.web.respond import Json, decode, perform, seconds_to_wait
 
-WAIT_SECONDS = 60
 SIGNAL_BODY = 8 << 20
+Counter = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 
 class JoinIn(msgspec.Struct):
@@ -32,7 +33,7 @@ class JoinIn(msgspec.Struct):
     instance: Instance
     agent_state: str
     boot: str
-    journal: int = 0
+    journal: Counter = 0
     version: str = ""
     hooks: list[str] = []
 
@@ -45,13 +46,13 @@ def who_of(request: Request) -> Who:
             msgspec.json.decode(headers["appliance-instance"], type=Instance),
             headers["appliance-agent-state"],
             headers["appliance-boot"],
-            int(headers["appliance-journal"]),
+            msgspec.json.decode(headers["appliance-journal"], type=Counter),
             headers.get("appliance-agent", ""),
             [hook for hook in headers.get("appliance-hooks", "").split(",") if hook],
         )
     except KeyError as error:
         raise Invalid(f"the header {error.args[0]} is missing", hint="only an agent asks this") from None
-    except (ValueError, msgspec.ValidationError) as error:
+    except (ValueError, msgspec.DecodeError) as error:
         raise Invalid(f"a header of the agent is malformed: {error}") from None
 
 
@@ -86,30 +87,32 @@ async def document(request: Request) -> Response:
     database = appliance.database
     server, found = database.read(lambda tx: arrivals.peek(tx, id, who, _alive_at(tx, appliance, id)))
     _agent_only(server)
-    if found != "known" or server.rival is not None or (who.version, who.hooks) != (server.agent_version, server.hooks):
-        alive = database.read(_alive_at, appliance, id)
-        server = await database.awrite(arrivals.arrive, id, who, alive)
-    arrivals.refuse_troubled(server, who)
+    described = (who.version, who.hooks) == (server.agent_version, server.hooks)
+    if server.trouble is None and (found != "known" or server.doubted_at is not None or not described):
+        server = await database.awrite(arrivals.arrive, id, who, database.read(_alive_at, appliance, id))
+    _refuse(server, who)
     known = request.headers.get("if-none-match", "")
-    end = database.clock() + int(min(_seconds(request), WAIT_SECONDS) * 1000)
+    end = asyncio.get_running_loop().time() + seconds_to_wait(request)
     while True:
         current = database.read(documents.document, appliance.key, (appliance.epoch_number, appliance.epoch_id), id)
         appliance.seen.note(id, database.clock(), current.commit)
         if current.etag != known:
             return Response(current.content, media_type="application/json", headers={"ETag": current.etag, "Cache-Control": "no-store"})
-        left = (end - database.clock()) / 1000
-        if not await appliance.waits.wait((f"server:{id}", "tokens"), left):
+        left = end - asyncio.get_running_loop().time()
+        woken = await appliance.waits.wait((f"server:{id}", "tokens"), left)
+        if not woken or await request.is_disconnected():
             return Response(status_code=304, headers={"ETag": current.etag})
         require_server(request, id)
-        server, _ = database.read(lambda tx: arrivals.peek(tx, id, who, None))
-        arrivals.refuse_troubled(server, who)
+        server = database.read(servers.by_id, id)
+        if server.agent_state is None:  # it was reset: whoever asks anew is its machine from then on, and this is not anew
+            return Response(status_code=304, headers={"ETag": current.etag})
+        _refuse(server, msgspec.structs.replace(who, journal=max(who.journal, server.journal or 0)))
 
 
-def _seconds(request: Request) -> float:
-    try:
-        return float(request.query_params.get("wait", "0"))
-    except ValueError:
-        raise Invalid("'wait' is a number of seconds") from None
+def _refuse(server: Server, who: Who) -> None:
+    refused = arrivals.refusal(server, who)
+    if refused is not None:
+        raise refused
 
 
 async def claim(request: Request) -> Response:
@@ -122,7 +125,7 @@ async def claim(request: Request) -> Response:
     _agent_only(server)
     alive = appliance.database.read(_alive_at, appliance, id)
     answers = await perform(request, claims.claim, id, who, alive, asked)
-    if isinstance(answers, Clone):
+    if isinstance(answers, ApplianceError):
         raise answers
     appliance.seen.note(id, appliance.database.clock())
     found: list[dict[str, Any]] = [
@@ -148,7 +151,8 @@ async def signal(request: Request) -> Response:
         return signals.signal(tx, server, who, alive, run, report)
 
     effect = await perform(request, record)
-    appliance.seen.note(server, appliance.database.clock())
+    if appliance.database.read(servers.by_id, server).agent_state == who.agent_state:
+        appliance.seen.note(server, appliance.database.clock())
     return Json(effect)
 
 

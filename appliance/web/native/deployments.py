@@ -1,5 +1,6 @@
 """`/v1/deployments`, `/v1/configs`, `/v1/runs`: what must run, and what came of it."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -21,11 +22,10 @@ from appliance.store.tx import Reader, Tx
 from appliance.web.access import require
 from appliance.web.context import Context, context
 from appliance.web.native.views import config_view, deployment_view, past_view, run_view, why_view
-from appliance.web.respond import Json, body_of, decode, decoded, perform, perform_once
+from appliance.web.respond import Json, body_of, decode, decoded, perform, perform_once, seconds_to_wait
 
 LIST_BODY = 64 << 20
 PAGE = 1000
-WAIT_SECONDS = 60
 
 
 class ConfigIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -162,19 +162,23 @@ async def get_deployment(request: Request) -> Response:
     require(request, "viewer")
     appliance = context(request)
     ref = reference(request)
-    query = request.query_params
+    number = request.query_params.get("generation")
     try:
-        seconds, number = float(query.get("wait", "0")), query.get("generation")
         generation = None if number is None else int(number)
     except ValueError:
-        raise Invalid("'wait' is a number of seconds, 'generation' a number") from None
-    loop_end = appliance.database.clock() + int(min(seconds, WAIT_SECONDS) * 1000)
+        raise Invalid("'generation' is a number") from None
+    end = asyncio.get_running_loop().time() + seconds_to_wait(request)
+
+    def read(tx: Reader) -> dict[str, Any]:
+        return view(tx, appliance, find_deployment(tx, ref))
+
     while True:
-        found = appliance.database.read(lambda tx: view(tx, appliance, find_deployment(tx, ref)))
-        if generation is not None and found["generation"]["number"] > generation:
-            found["settled"] = "superseded"
-        left = (loop_end - appliance.database.clock()) / 1000
-        if found["settled"] is not None or not await appliance.waits.wait((f"deployment:{found['id']}",), left):
+        found = appliance.database.read(read)
+        ref = found["id"]
+        if generation is not None and found["generation"]["number"] != generation:
+            found["settled"] = "superseded" if found["generation"]["number"] > generation else None
+        left = end - asyncio.get_running_loop().time()
+        if found["settled"] is not None or not await appliance.waits.wait((f"deployment:{ref}",), left):
             return Json(found)
 
 
@@ -191,8 +195,7 @@ async def edit_one(request: Request) -> Response:
     ref = reference(request)
 
     def run(tx: Tx) -> dict[str, Any]:
-        done = operations.update(tx, appliance.key, find_deployment(tx, ref).id, edit, by)
-        return brought(tx, appliance, done)
+        return brought(tx, appliance, operations.update(tx, appliance.key, [(ref, edit)], by)[0])
 
     return Json(await perform(request, run))
 
@@ -206,9 +209,10 @@ async def edit_many(request: Request) -> Response:
     if missing:
         raise Invalid(f"item {missing[0]}: each item of a list names its deployment with 'id'")
 
+    wanted = [(one.id or "", one.edit()) for one in edits]
+
     def run(tx: Tx) -> list[dict[str, Any]]:
-        done = [operations.update(tx, appliance.key, find_deployment(tx, one.id).id, one.edit(), by) for one in edits]
-        return [brought(tx, appliance, it) for it in done]
+        return [brought(tx, appliance, it) for it in operations.update(tx, appliance.key, wanted, by)]
 
     return Json(await perform(request, run))
 
