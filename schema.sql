@@ -332,7 +332,7 @@ CREATE TABLE state (
   terms        INTEGER NOT NULL,
   status       TEXT    NOT NULL CHECK (status IN ('IN_PROGRESS', 'COMPLETE', 'FAILED')),
   phase        TEXT    CHECK (phase IN ('blocked', 'pending', 'delivered', 'granted', 'running', 'rebooting', 'overdue')),
-  reason       TEXT    CHECK (reason IN ('exit', 'timeout', 'error-output', 'no-hook', 'invalid', 'interrupted', 'cancelled', 'lost')),
+  reason       TEXT    CHECK (reason IN ('exit', 'timeout', 'error-output', 'no-hook', 'invalid', 'interrupted', 'cancelled', 'lost', 'by-hand')),
   sentence     TEXT    NOT NULL,       -- for people
   since        INTEGER NOT NULL,       -- ms: when status or phase last moved
   commit_no    INTEGER NOT NULL,       -- ... and in which commit; at or below seen.delivered a pending one shows as delivered

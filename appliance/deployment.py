@@ -11,7 +11,7 @@ import msgspec
 
 Status = Literal["IN_PROGRESS", "COMPLETE", "FAILED"]
 Phase = Literal["blocked", "pending", "delivered", "granted", "running", "rebooting", "overdue"]
-Reason = Literal["exit", "timeout", "error-output", "no-hook", "invalid", "interrupted", "cancelled", "lost"]
+Reason = Literal["exit", "timeout", "error-output", "no-hook", "invalid", "interrupted", "cancelled", "lost", "by-hand"]
 Policy = Literal["on-change", "once", "per-boot", "always"]
 Action = Literal["CREATE", "UPDATE", "DELETE", "SUSPEND", "RESUME"]
 Cause = Literal["create", "update", "switch", "rerun", "reset", "follow", "heat", "undo", "delete"]

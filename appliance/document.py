@@ -5,7 +5,9 @@ the ETag. Pure.
 """
 
 import hashlib
+import re
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -144,14 +146,13 @@ def build(server: tuple[str, str], epoch: tuple[int, str], commit: int, changed:
 # ------------------------------------------------------------------------------------------------------------ stock agents
 
 
-def stock_item(item: Item, run: str) -> dict[str, Any]:
-    """One deployment as os-collect-config and heat-agents 13 take it: all eight fields, scalars as text. `with_signal` adds the URL.
+def stock_item(item: Item, run: str, name: str) -> dict[str, Any]:
+    """One deployment as os-collect-config and heat-agents 13 take it: all eight fields, scalars as text. `with_signal` adds the rest.
 
     Source of the rules: heat-agents' 55-heat-config and heat-config-notify; values of a type other than text stop the script hook there,
-    and an input without a value stops everything.
+    and an input without a value stops everything. A `deploy_*` input of the config (Heat's derived configs have them) is passed on.
     """
-    given = [one for one in inputs_of(item) if not one["name"].startswith("deploy_")]
-    texts = [{"name": one["name"], "type": "String", "value": _text(one["value"])} for one in given if one["value"] is not None]
+    given = {one["name"]: _text(one["value"]) for one in inputs_of(item) if one["value"] is not None}
     own = {
         "deploy_server_id": item.server,
         "deploy_action": item.action,
@@ -160,34 +161,61 @@ def stock_item(item: Item, run: str) -> dict[str, Any]:
         "deploy_attempt": str(item.attempt),
         "deploy_run_policy": item.policy,
         "deploy_stack_id": f"appliance/{item.deployment}",
-        "deploy_resource_name": stock_name(item),
-        "deploy_signal_transport": "TEMP_URL_SIGNAL",
-        "deploy_signal_verb": "PUT",
+        "deploy_resource_name": name,
+        TRANSPORT: "TEMP_URL_SIGNAL",
     }
+    declared = item.statement.inputs
+    texts = {name: value for name, value in given.items() if name not in own or any(one.name == name for one in declared)}
     return {
         "id": run,
-        "name": stock_name(item),
+        "name": name,
         "group": item.statement.group or "Heat::Ungrouped",
         "creation_time": times(item.config_created_at),
         "config": "" if item.body is None else item.body,
         "options": item.statement.options,
-        "inputs": texts + [{"name": name, "type": "String", "value": value} for name, value in own.items()],
+        "inputs": _strings({one: value for one, value in (own | texts).items() if one not in SIGNALLING}),
         "outputs": outputs_of(item.statement),
     }
 
 
-def with_signal(item: dict[str, Any], url: str) -> dict[str, Any]:
-    """A stock item with the URL its result is to be PUT to."""
-    return item | {"inputs": [*item["inputs"], {"name": "deploy_signal_id", "type": "String", "value": url}]}
+TRANSPORT = "deploy_signal_transport"
+
+# Where and as whom a result is reported is ours to say, whatever a config says.
+SIGNALLING = frozenset(
+    f"deploy_{name}"
+    for name in ("signal_id", "signal_verb", "auth_url", "username", "user_id", "password", "project_id", "region_name", "queue_id")
+)
 
 
-def stock_name(item: Item) -> str:
-    """A name that is safe as a file name there, unique per server, and never a collector's."""
-    name = item.name or item.deployment
-    return f"deployment-{name}" if name in _COLLECTORS or is_uuid(name) else name
+def with_signal(item: dict[str, Any], where: dict[str, str]) -> dict[str, Any]:
+    """A stock item with the inputs that say where its result is to be reported."""
+    kept = [one for one in item["inputs"] if one["name"] not in where]
+    return item | {"inputs": kept + _strings(where)}
 
 
-_COLLECTORS = ("request", "ec2", "cfn", "heat", "heat_local", "local", "zaqar", "os-collect-config")
+def transport_of(item: dict[str, Any]) -> str:
+    """How a stock item's config wants its result to be reported."""
+    return next((str(one["value"]) for one in item["inputs"] if one["name"] == TRANSPORT), "")
+
+
+def _strings(values: dict[str, str]) -> list[dict[str, Any]]:
+    return [{"name": name, "type": "String", "value": value} for name, value in values.items()]
+
+
+def stock_name(deployment: str, name: str | None, others: Iterable[str | None] = ()) -> str:
+    """A name that is safe as a file name there, unique per server, and never a collector's.
+
+    `others` are the names of the older deployments of that server: the Heat edge allows equal ones.
+    """
+    if name is None or not _FILE_NAME.match(name):
+        return f"deployment-{deployment}"
+    if name in others:
+        name = f"{name}-{deployment}"
+    return f"deployment-{name}" if name in _COLLECTORS or is_uuid(name) or name.startswith("deployment-") else name
+
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}\Z")
+_COLLECTORS = ("request", "ec2", "cfn", "heat", "heat_local", "local", "zaqar", "os-collect-config", "os_config_files")
 
 
 def _text(value: Any) -> str:
@@ -198,10 +226,9 @@ def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def stock_document(metadata_url: str, polling_interval: int, items: list[dict[str, Any]]) -> bytes:
+def stock_document(own: dict[str, Any], items: list[dict[str, Any]]) -> bytes:
     """The whole document for a stock agent, its items in run order.
 
     It always holds the agent's own settings: without them a standard image overwrites its configuration and never calls again.
     """
-    own = {"collectors": ["request"], "polling_interval": polling_interval, "request": {"metadata_url": metadata_url}}
     return msgspec.json.encode({"os-collect-config": own, "deployments": items})

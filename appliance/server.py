@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import uvicorn
@@ -34,8 +35,11 @@ ROUTES: list[BaseRoute] = [
 ]
 
 
-def build(appliance: Context) -> ASGIApp:
-    """The application for an open file. Its lifespan binds the file's commits to the event loop it runs in."""
+def build(appliance: Context, *, heat: bool | None = None) -> ASGIApp:
+    """The application for an open file. Its lifespan binds the file's commits to the event loop it runs in.
+
+    `heat`: with the Heat-compatible edge; None means where that is installed. Everything else stands without it.
+    """
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -48,9 +52,19 @@ def build(appliance: Context) -> ASGIApp:
         await asyncio.gather(flushing, return_exceptions=True)
 
     handlers: dict[Any, Any] = {ApplianceError: render_error, HTTPException: render_error, Exception: render_error}
-    app = Starlette(routes=ROUTES, exception_handlers=handlers, lifespan=lifespan)
+    app = Starlette(routes=[*_heat(appliance, heat), *ROUTES], exception_handlers=handlers, lifespan=lifespan)
     app.state.context = appliance
     return Front(app, appliance)
+
+
+def _heat(appliance: Context, wanted: bool | None) -> list[BaseRoute]:
+    if wanted is None:
+        wanted = find_spec("appliance.web.heat") is not None
+    if not wanted:
+        return []
+    from appliance.web.heat import app
+
+    return app.mounts(appliance)
 
 
 class Server(uvicorn.Server):

@@ -102,6 +102,8 @@ def why(tx: Reader, one: Deployment, seen: Seen | None) -> Why:
     because += [f"run {run.id[:8]}: {run_sentence(run)}" for run in last[:3]]
     if server.trouble is not None:
         because.append(f"nothing runs on {server.name}: {server.trouble.sentence}")
+    if server.rival is not None:
+        because.append(f"a second agent spoke with the token of {server.name} and was given nothing")
     if seen is not None:
         because.append(f"{server.name} was last seen {max(0, tx.now - seen.at) // 1000} s ago")
     return Why(shown, because, next_command(tx, one, shown, server), last)
@@ -115,6 +117,7 @@ def made_by(past: Past) -> str:
         "switch": f"a switch by {past.by}",
         "rerun": f"a rerun by {past.by}",
         "reset": "the server was reset",
+        "heat": f"set through the Heat API by {past.by}",
     }
     text = causes.get(past.cause, past.cause)
     detail = f" ({past.detail})" if past.detail and past.cause not in ("rerun", "create") else ""

@@ -1,21 +1,29 @@
 """The document of a server whose agent is os-collect-config with heat-agents. There, delivery is the grant."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from appliance.deployment import STATUS_CODE, granted
-from appliance.document import stock_document, stock_item, with_signal
+from appliance.document import stock_document, stock_item, stock_name, transport_of, with_signal
 from appliance.errors import Conflict, NotFound
 from appliance.keys import Key
 from appliance.operations.documents import items
 from appliance.operations.fate import apply
 from appliance.operations.signals import Effect, Finished, signal
 from appliance.store import deployments, runs, servers, stock
+from appliance.store.runs import Run
 from appliance.store.servers import Server
 from appliance.store.tx import Reader, Tx
 
 POLLING_SECONDS = 10
+PROJECT = "appliance"  # a lab is one project, for clients that want one
+REGION = "RegionOne"
+STACK = "servers"  # such agents find their document, and report, as at resources of a stack of this name with their server's id
+RESOURCE = "deployments"
+LOGIN = "heat-collector"
+
+Collector = Literal["request", "heat"]
 
 
 class Urls(msgspec.Struct, frozen=True):
@@ -31,6 +39,16 @@ class Urls(msgspec.Struct, frozen=True):
         """Where a stock agent reports one run."""
         return f"{self.base}/signal/{key.url_secret('signal', run, rotation)}"
 
+    def login(self, key: Key, server: Server) -> dict[str, str]:
+        """Where and as whom a stock agent that speaks to an identity service logs in."""
+        return {
+            "auth_url": f"{self.base}/heat/identity/v3",
+            "user_id": server.id,
+            "password": key.url_secret(LOGIN, server.id, server.rotation),
+            "project_id": PROJECT,
+            "region_name": REGION,
+        }
+
 
 def whose_metadata(tx: Reader, key: Key, secret: str) -> Server:
     """The stock server a metadata secret opens. Raises NotFound for any other, Conflict for one that speaks to our agent."""
@@ -44,6 +62,16 @@ def whose_metadata(tx: Reader, key: Key, secret: str) -> Server:
     if server.kind != "stock":
         raise Conflict(f"{server.name} is not marked for a stock agent", hint=f"mark it with: appliance server add {server.name} --stock")
     return server
+
+
+def logged_in(tx: Reader, key: Key, user_id: str, password: str) -> Server | None:
+    """The stock server these credentials are of, or None."""
+    try:
+        server = servers.by_id(tx, user_id)
+    except NotFound:
+        return None
+    good = password.rpartition(".")[0] == user_id and key.opens(LOGIN, password, server.rotation)
+    return server if good and server.deleted_at is None and server.kind == "stock" else None
 
 
 def has_news(tx: Reader, server_id: str) -> bool:
@@ -75,11 +103,13 @@ def deliver(tx: Tx, key: Key, server_id: str) -> None:
             memory, must_run=False, started=True, last_run=run, last_generation=one.generation.id, last_changed=server.changed
         )
         deployments.set_memory(tx, one.id, memory)
-        stock.keep(tx, one.id, run, key.sealed(msgspec.json.encode(stock_item(item, run)).decode()))
+        older = [other.terms.name for other in deployments.of_server(tx, server_id) if other.seq < one.seq]
+        made = stock_item(item, run, stock_name(one.id, one.terms.name, older))
+        stock.keep(tx, one.id, run, key.sealed(msgspec.json.encode(made).decode()))
         apply(tx, one, granted(one.standing, run, follows=False))
 
 
-def current_document(tx: Reader, key: Key, urls: Urls, server_id: str) -> bytes:
+def current_document(tx: Reader, key: Key, urls: Urls, server_id: str, collector: Collector = "request") -> bytes:
     """What was handed out last, in run order. A blocked or not yet delivered generation is not in it; the one before it stays."""
     server = servers.by_id(tx, server_id)
     kept = stock.kept(tx, server_id)
@@ -87,8 +117,25 @@ def current_document(tx: Reader, key: Key, urls: Urls, server_id: str) -> bytes:
     for item in items(tx, key, server_id):
         if item.deployment in kept:
             run, sealed = kept[item.deployment]
-            found.append(with_signal(msgspec.json.decode(key.unsealed(sealed)), urls.signal(key, run, server.rotation)))
-    return stock_document(urls.metadata(key, server), POLLING_SECONDS, found)
+            handed = msgspec.json.decode(key.unsealed(sealed))
+            found.append(with_signal(handed, _where(key, urls, server, run, transport_of(handed))))
+    own = {"collectors": [collector], "polling_interval": POLLING_SECONDS} | {collector: _own(urls, key, server, collector)}
+    return stock_document(own, found)
+
+
+def _own(urls: Urls, key: Key, server: Server, collector: Collector) -> dict[str, str]:
+    if collector == "request":
+        return {"metadata_url": urls.metadata(key, server)}
+    return urls.login(key, server) | {"stack_id": f"{STACK}/{server.id}", "resource_name": RESOURCE}
+
+
+def _where(key: Key, urls: Urls, server: Server, run: str, transport: str) -> dict[str, str]:
+    """The inputs that say where a result is to be reported, by the transport the config asks for."""
+    if transport == "HEAT_SIGNAL":
+        login = {f"deploy_{name}": value for name, value in urls.login(key, server).items()}
+        return login | {"deploy_stack_id": f"{STACK}/{server.id}", "deploy_resource_name": run}
+    verb = "POST" if transport == "CFN_SIGNAL" else "PUT"
+    return {"deploy_signal_id": urls.signal(key, run, server.rotation), "deploy_signal_verb": verb}
 
 
 def report(tx: Tx, key: Key, secret: str, body: Any) -> Effect:
@@ -102,23 +149,32 @@ def report(tx: Tx, key: Key, secret: str, body: Any) -> Effect:
     server = servers.by_id(tx, run.server)
     if not key.opens("signal", secret, server.rotation):
         raise NotFound("no such signal")
+    return reported(tx, run, body)
+
+
+def reported(tx: Tx, run: Run, body: Any) -> Effect:
+    """Record what heat-config-notify sent for a run. Idempotent."""
+    return signal(tx, run.server, None, None, run.id, finished_of(body, run.deployment, run.generation, run.attempt))
+
+
+def finished_of(body: Any, deployment: str, generation: str, attempt: int) -> Finished:
+    """What heat-config-notify sends, as the report that it is."""
     found: dict[str, Any] = body if isinstance(body, dict) else {"deploy_stdout": msgspec.json.encode(body).decode()}
     code = found.get(STATUS_CODE)
     try:
         number = None if code is None or code == "" else int(code)
     except (TypeError, ValueError):
         number = 1
-    finished = Finished(
-        deployment=run.deployment,
-        generation=run.generation,
-        attempt=run.attempt,
+    return Finished(
+        deployment=deployment,
+        generation=generation,
+        attempt=attempt,
         outcome="ended",
         status_code=number,
-        outputs={name: value for name, value in found.items() if name not in _OWN},
+        outputs={name: value for name, value in found.items() if name not in _OWN or (name == STATUS_CODE and type(value) is not int)},
         stdout=_text(found.get("deploy_stdout")),
         stderr=_text(found.get("deploy_stderr")),
     )
-    return signal(tx, run.server, None, None, run.id, finished)
 
 
 _OWN = ("deploy_stdout", "deploy_stderr", STATUS_CODE)
@@ -128,14 +184,14 @@ def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def agent_configuration(urls: Urls, key: Key, server: Server) -> str:
+def agent_configuration(urls: Urls, key: Key, server: Server, collector: Collector = "request") -> str:
     """A whole os-collect-config.conf for a stock server."""
+    lines = [f"{name} = {value}" for name, value in _own(urls, key, server, collector).items()]
     return (
         "[DEFAULT]\n"
         "command = os-refresh-config\n"
-        "collectors = request\n"
+        f"collectors = {collector}\n"
         f"polling_interval = {POLLING_SECONDS}\n"
         "\n"
-        "[request]\n"
-        f"metadata_url = {urls.metadata(key, server)}\n"
+        f"[{collector}]\n" + "".join(line + "\n" for line in lines)
     )

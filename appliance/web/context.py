@@ -20,6 +20,7 @@ class Settings:
     insecure: bool = False
     loopback: bool = True
     access_log: bool = False
+    heat_none: bool = False  # the Heat edge takes requests without a credential, under a secret project
 
 
 @dataclass(slots=True)

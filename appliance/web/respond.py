@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import math
+import re
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -171,8 +172,11 @@ def render_error(request: Request, error: Exception) -> Response:
 
 
 def masked(path: str) -> str:
-    """A path for a log: URL secrets are not shown."""
+    """A path for a log: URL secrets (`id.mac`) are not shown."""
     for prefix in ("/metadata/", "/signal/"):
         if path.startswith(prefix):
             return prefix + path[len(prefix) :].partition(".")[0] + ".***"
-    return path
+    return _SECRET.sub(".***", path)
+
+
+_SECRET = re.compile(r"\.[a-z2-7]{32}(?=/|\Z)")
