@@ -36,6 +36,7 @@ class Line:
         self.problem: str | None = None
         self.refused = False
         self.wrong_epoch = False
+        self.barred: str | None = None  # what the appliance says if nothing may run here until a person decides
         self.contact: float | None = None
         self._accepting = threading.Lock()
         self.quiet = False
@@ -56,6 +57,7 @@ class Line:
             if answer.status == 200:
                 self._accept(answer, began)
             elif answer.status != 304:
+                self.barred = answer.sentence if answer.bars else None
                 refused = not answer.retry or answer.status == 401
                 self._down(f"the appliance answered {answer.sentence}", refused=refused)
                 return answer
@@ -69,6 +71,7 @@ class Line:
             self._down(f"the document cannot be written down: {error}")
             return Answer(0, {}, b"")
         self.contact = time.time()
+        self.barred = None
         self.problem, self.refused = None, False
         if not self.up.is_set():
             say(f"in contact with {self.me.url} as {self.me.name}")

@@ -29,7 +29,6 @@ from .wire import Answer, Backoff
 LAST_DELIVERY = 3.0
 IDLE = 30.0
 MANY = 200  # runs in one claim; what an item waits for is in the same claim or in one before
-BARRING = ("clone", "trouble", "other-instance")  # of a claim that got no answers: nothing may run here for now
 
 
 class Agent:
@@ -119,7 +118,7 @@ class Agent:
         self._note()
         if self._failed:
             return errors.FAILED
-        if self._barred or self.line.refused:
+        if self._barred or self.line.refused or self.line.barred:
             return errors.REFUSED
         unsent = left is not None or bool(ledger.unanswered(self._journal))
         return errors.UNREACHABLE if unsent or not self.line.up.is_set() else errors.SUCCESS
@@ -127,7 +126,7 @@ class Agent:
     def _step(self) -> bool:
         """One decision and its effects. Whether there may be more to do at once."""
         document = self.line.document
-        if document is None or self.line.wrong_epoch:
+        if document is None or self.line.wrong_epoch or self.line.barred:
             return False
         self._forgotten &= document.deleted
         memory = ledger.memory(self._journal)
@@ -213,7 +212,7 @@ class Agent:
 
     def _no_answer(self, answer: Answer) -> None:
         self._claim_at = time.monotonic() + self._claim_backoff.after(answer)
-        if answer.status == 409 and answer.code in BARRING:
+        if answer.bars:
             self._bar(answer.sentence)
         else:
             say(f"the claim was not answered: {answer.sentence}")

@@ -21,6 +21,7 @@ from .errors import Refused, Unreachable, Usage
 CONNECT = 10.0
 LARGEST = 256 << 20
 PART = 64 << 10
+BARRING = ("clone", "trouble", "other-instance")
 _RETRIED = (401, 408, 425, 429)
 
 
@@ -60,6 +61,11 @@ class Answer:
         except Unreachable:
             return {}
         return error if isinstance(error, dict) else {}
+
+    @property
+    def bars(self) -> bool:
+        """Whether it says that nothing may run on this machine for now: another agent is alive, or a person has to decide."""
+        return self.status == 409 and self.code in BARRING
 
     @property
     def is_object(self) -> bool:

@@ -30,6 +30,7 @@ class Fake:
         self.on_claim: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda run: None
         self.claim_status: tuple[int, dict[str, Any]] | None = None
         self.signal_status: Callable[[dict[str, Any]], tuple[int, dict[str, Any]] | None] = lambda signal: None
+        self.document_status: tuple[int, dict[str, Any]] | None = None
         self.drip: Callable[[str], bool] = lambda path: False
         self.polls = 0
         self._known: dict[str, dict[str, Any]] = {}
@@ -140,6 +141,9 @@ class _Handler(BaseHTTPRequestHandler):
         fake.requests.append(("GET", self.path, dict(self.headers), None))
         if fake.drip(self.path):
             self._drip()
+            return
+        if fake.document_status is not None:
+            self._send(fake.document_status[0], json.dumps(fake.document_status[1]).encode(), {})
             return
         wait = float(self.path.rpartition("wait=")[2] or 0)
         until = time.monotonic() + wait

@@ -7,6 +7,8 @@ import time
 import uuid
 from typing import Any
 
+import pytest
+
 from .conftest import Machine
 from .fake import Fake, after, again, script
 
@@ -182,6 +184,19 @@ def test_another_machine_with_this_memory_runs_nothing_until_it_is_decided(machi
     assert machine.count("a") == 2
     machine.one_pass()
     assert machine.count("a") == 3
+
+
+@pytest.mark.parametrize("code", ["clone", "trouble"])
+def test_while_a_person_has_to_decide_not_even_repeats_run(machine: Machine, fake: Fake, code: str) -> None:
+    fake.change([script(machine.counter("a"), policy="always")])
+    machine.one_pass()
+    fake.document_status = (409, {"error": {"code": code, "message": "two machines speak", "hint": "decide"}})
+    machine.one_pass(check=6)
+    assert machine.count("a") == 1
+    assert machine.status()["problem"] == "the appliance answered 409 two machines speak decide"
+    fake.document_status = None
+    machine.one_pass()
+    assert machine.count("a") == 2
 
 
 def test_refused_as_another_instance_it_asks_with_new_ids_until_it_is_decided(machine: Machine, fake: Fake) -> None:
