@@ -203,7 +203,7 @@ def run_order(items: Iterable[tuple[NodeId, str | None, int, Iterable[NodeId]]])
         waits[id] = set(needs)
     followers: dict[NodeId, list[NodeId]] = {id: [] for id in rank}
     for id, needed in waits.items():
-        needed &= rank.keys()
+        needed.intersection_update(rank)
         for need in needed:
             followers[need].append(id)
     ready = [rank[id] for id, needed in waits.items() if not needed]

@@ -104,6 +104,8 @@ def why(tx: Reader, one: Deployment, seen: Seen | None) -> Why:
         because.append(f"nothing runs on {server.name}: {server.trouble.sentence}")
     if server.rival is not None:
         because.append(f"a second agent spoke with the token of {server.name} and was given nothing")
+    if server.rival is not None:
+        because.append(f"a second agent spoke with the token of {server.name} and was given nothing")
     if seen is not None:
         because.append(f"{server.name} was last seen {max(0, tx.now - seen.at) // 1000} s ago")
     return Why(shown, because, next_command(tx, one, shown, server), last)

@@ -124,8 +124,8 @@ def reset(tx: Tx, key: Key, ref: str, by: str) -> int:
 def join(tx: Tx, key: Key, secret: str, who: Who, fresh: str) -> Joined:
     """Exchange a join token for an agent token, `fresh`.
 
-    From the same instance that never resets; from another it does. The same agent state may ask again (a lost answer): it gets a new
-    token and the one before is revoked. Raises Unauthorized, and Conflict for a server that has a stock agent.
+    From the same instance that never resets; from another it does. The same agent state may ask again (a lost answer) as long as nobody
+    else spoke: it gets a new token and the one before is revoked. Raises Unauthorized, and Conflict for a server that has a stock agent.
     """
     token = tokens.by_secret(tx, secret)
     if token is None or token.role != "join" or not token.holds(tx.now):
@@ -142,11 +142,16 @@ def join(tx: Tx, key: Key, secret: str, who: Who, fresh: str) -> Joined:
         raise Unauthorized("this join token's server was removed")
     if server.kind == "stock":
         raise Conflict(f"{server.name!r} has a stock agent, and a server has one agent only", hint="add another server for this machine")
+    found = recognise(Known(server.instance, server.agent_state, server.boot, [], None, None), who, tx.now + ALIVE_MS)
     if again is None:
         tokens.spend(tx, token.id, who.agent_state, server.id)
+    elif found not in ("first", "known", "rebooted") or server.trouble is not None:
+        raise Unauthorized(
+            "this join token was used already, and another machine has spoken since",
+            hint="make a new one with: appliance server token NAME",
+        )
     tokens.revoke_of_server(tx, server.id, ("agent",))
     tokens.add(tx, fresh, "agent", f"agent of {server.name}", server=server.id)
-    found = recognise(Known(server.instance, server.agent_state, server.boot, [], None, None), who, tx.now + ALIVE_MS)
     was_reset = found == "other-instance"
     if was_reset:
         fate.reset(tx, key, server.id, f"agent of {server.name}", "another machine joined with a new token")

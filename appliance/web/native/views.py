@@ -31,6 +31,7 @@ def server_view(server: Server, labels: list[str], counts: dict[str, int], seen:
         "seen_at": instant(None if seen is None else seen.at),
         "agent": None if server.agent_state is None else {"version": server.agent_version, "hooks": server.hooks or []},
         "trouble": None if server.trouble is None else {"kind": server.trouble.kind, "message": server.trouble.sentence},
+        "rival": None if server.rival is None else {"agent_state": server.rival.agent_state, "at": instant(server.rival.at)},
         "deployments": counts,
         "created_at": instant(server.created_at),
     }
