@@ -53,6 +53,7 @@ def build(appliance: Context, *, heat: bool | None = None) -> ASGIApp:
 
     handlers: dict[Any, Any] = {ApplianceError: render_error, HTTPException: render_error, Exception: render_error}
     app = Starlette(routes=[*_heat(appliance, heat), *ROUTES], exception_handlers=handlers, lifespan=lifespan)
+    app.router.redirect_slashes = False  # one address for one thing
     app.state.context = appliance
     return Front(app, appliance)
 

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -50,14 +49,16 @@ class Front:
             await Json(envelope(error), status_of(error))(scope, receive, sending)
         else:
             await self.app(scope, receive, sending)
-        if self.appliance.settings.access_log:
-            took = (time.monotonic() - began) * 1000
-            _log.info("%s %s %d %.1f ms", scope["method"], masked(scope["path"]), status, took)
+        finally:
+            if self.appliance.settings.access_log:
+                took = (time.monotonic() - began) * 1000
+                _log.info("%s %s %d %.1f ms", scope["method"], masked(scope["path"]), status, took)
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         settings = self.appliance.settings
-        host = host_of(headers.get("host", ""))
+        netloc = headers.get("host", "").lower()
+        host = host_of(netloc)
         if host not in settings.hosts:
             raise Forbidden(
                 f"this appliance does not answer to the host {host!r}", hint="start it with --url or --allow-host naming that host"
@@ -65,7 +66,7 @@ class Front:
         if scope["method"] not in _WRITES or scope["path"].startswith(_BY_SECRET):
             return
         origin = headers.get("origin")
-        if origin is not None and host_of(urlsplit(origin).netloc) != host:
+        if origin is not None and origin.lower() not in (f"http://{netloc}", f"https://{netloc}"):
             raise Forbidden("a page of another site may not write here")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise Forbidden("a page of another site may not write here")

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -172,11 +173,9 @@ def render_error(request: Request, error: Exception) -> Response:
 
 
 def masked(path: str) -> str:
-    """A path for a log: URL secrets (`id.mac`) are not shown."""
-    for prefix in ("/metadata/", "/signal/"):
-        if path.startswith(prefix):
-            return prefix + path[len(prefix) :].partition(".")[0] + ".***"
-    return _SECRET.sub(".***", path)
+    """A path for a log: URL secrets (`id.mac`) are not shown, and no character begins a line or steers a terminal."""
+    return quote(_MAC.sub(".***", _URL_SECRET.sub(r"\1.***", path)), safe="/:@*=,+!~")
 
 
-_SECRET = re.compile(r"\.[a-z2-7]{32}(?=/|\Z)")
+_URL_SECRET = re.compile(r"(/(?:metadata|signal)/+[^/.]*)[^/]*")
+_MAC = re.compile(r"\.[a-z2-7]{32}(?=/|\Z)")
