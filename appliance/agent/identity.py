@@ -82,7 +82,7 @@ def join(client: Client, token: str, facts: Facts, journal: Journal, groups: lis
         "version": VERSION,
         "hooks": groups,
     }
-    return client.request("POST", "/v1/join", {}, message)
+    return client.request("POST", "/v1/join", dict, message)
 
 
 def from_answer(url: str, answer: dict[str, Any]) -> Identity:

@@ -50,10 +50,10 @@ class Line:
     def poll(self, wait: float, *, anew: bool = False) -> Answer | None:
         """Ask for a newer document once, waiting at most `wait` seconds for one; `anew`: or the same again. None if all went well."""
         path = f"/v1/servers/{self.me.server}/document?wait={int(wait)}"
-        asked = {**self.headers(), **({"If-None-Match": self._etag} if self._etag and not anew else {})}
+        known = {"If-None-Match": self._etag} if self._etag and not anew else {}
         began = time.monotonic()
         try:
-            answer = self.client.request("GET", path, asked, limit=wait + self._settings.request)
+            answer = self.client.request("GET", path, lambda: {**self.headers(), **known}, limit=wait + self._settings.request)
             if answer.status == 200:
                 self._accept(answer, began)
             elif answer.status != 304:
@@ -88,7 +88,7 @@ class Line:
         return self._post(f"/v1/runs/{run}/signals", body)
 
     def _post(self, path: str, body: object) -> Answer:
-        answer = self.client.request("POST", path, self.headers(), body)
+        answer = self.client.request("POST", path, self.headers, body)
         # a portal that says 200 to everything has recorded nothing
         return replace(answer, status=502) if answer.good and not answer.is_object else answer
 

@@ -13,7 +13,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Iterator, Mapping
+from typing import Any, Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from .errors import Refused, Unreachable, Usage
@@ -125,7 +125,7 @@ class Client:
         self._secure = parts.scheme == "https"
         self._host, self._port = parts.hostname or "", parts.port
         self._prefix = parts.path.rstrip("/")
-        self._lock = threading.Lock()
+        self._lock, self._sending = threading.Lock(), threading.Lock()
         self._open: set[socket.socket] = set()
         self._aborted = False
 
@@ -133,20 +133,25 @@ class Client:
         self,
         method: str,
         path: str,
-        headers: Mapping[str, str],
+        headers: Callable[[], Mapping[str, str]],
         message: object = None,
         *,
         limit: float | None = None,
     ) -> Answer:
-        """One request on a connection of its own. Raises Unreachable if no whole answer came within `limit` seconds."""
+        """One request on a connection of its own. Raises Unreachable if no whole answer came within `limit` seconds.
+
+        `headers` is asked when the request is about to be sent, one request at a time: a counter in it never arrives
+        after a higher one, as far as that is ours.
+        """
         body = None if message is None else json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
-        sent = {"Accept": "application/json", "Connection": "close", **headers}
+        fixed = {"Accept": "application/json", "Connection": "close"}
         if body is not None:
-            sent["Content-Type"] = "application/json"
+            fixed["Content-Type"] = "application/json"
         deadline = time.monotonic() + (self.limit if limit is None else limit)
         try:
             with self._connected(deadline) as connection:
-                connection.request(method, self._prefix + path, body=body, headers=sent)
+                with self._sending:
+                    connection.request(method, self._prefix + path, body=body, headers={**fixed, **headers()})
                 return _whole(connection.getresponse())
         except (OSError, http.client.HTTPException, ValueError) as error:
             late = time.monotonic() >= deadline

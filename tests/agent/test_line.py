@@ -164,10 +164,10 @@ def test_an_appliance_that_drips_bytes_or_says_nothing_is_given_up_and_tried_aga
         client = Client(f"http://127.0.0.1:{silent.getsockname()[1]}", insecure_http=False, limit=0.3)
         began, threads = time.monotonic(), threading.active_count()
         with pytest.raises(Unreachable, match="in time"):
-            client.request("GET", "/", {})
+            client.request("GET", "/", dict)
         fake.drip = lambda path: True
         with pytest.raises(Unreachable, match="in time"):
-            Client(fake.url, insecure_http=False, limit=0.3).request("GET", "/", {})
+            Client(fake.url, insecure_http=False, limit=0.3).request("GET", "/", dict)
         assert time.monotonic() - began < 2
         deadline = time.monotonic() + 2
         while threading.active_count() > threads + 1 and time.monotonic() < deadline:
