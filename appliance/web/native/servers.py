@@ -21,6 +21,7 @@ from appliance.web.native.views import deed_view, server_view, token_view
 from appliance.web.respond import Json, decode, perform, perform_once
 
 PAGE = 1000
+EXPIRES_SECONDS = 100 * 365 * 86400
 
 
 class ServerIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -81,6 +82,7 @@ def _added(appliance: Context, added: Added) -> dict[str, Any]:
         urls = Urls(appliance.settings.url)
         found["metadata_url"] = urls.metadata(appliance.key, added.server)
         found["configuration"] = stock.agent_configuration(urls, appliance.key, added.server)
+        found["heat_configuration"] = stock.agent_configuration(urls, appliance.key, added.server, "heat")
     return found
 
 
@@ -158,8 +160,11 @@ async def create_token(request: Request) -> Response:
     """POST /v1/tokens: the answer is the only place where the token is shown."""
     by = require(request, "admin").name
     wanted = await decode(request, TokenIn)
-    if wanted.expires is not None and wanted.expires < 1:
-        raise Invalid(f"a token that expires in {wanted.expires} s opens nothing", hint="give a number of seconds, or leave it out")
+    if wanted.expires is not None and not 1 <= wanted.expires <= EXPIRES_SECONDS:
+        raise Invalid(
+            f"a token cannot expire in {wanted.expires} s",
+            hint=f"give seconds from 1 to {EXPIRES_SECONDS}, or leave it out: it never expires",
+        )
     secret = new_secret()
 
     def made(tx: Any) -> Any:
