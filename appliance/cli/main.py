@@ -18,6 +18,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "appliance.cli.server": ("server",),
     "appliance.cli.token": ("token", "audit"),
     "appliance.cli.serve": ("serve",),
+    "appliance.cli.heat": ("heat",),
     "appliance.cli.demo": ("demo",),
 }
 
@@ -25,7 +26,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "every day": ("status", "why", "log", "wait", "rerun"),
     "say what must run": ("deploy", "deployment", "config", "plan"),
     "machines and people": ("server", "agent", "token", "audit"),
-    "the appliance itself": ("serve", "demo"),
+    "the appliance itself": ("serve", "heat", "demo"),
 }
 
 SHORT = """\

@@ -33,6 +33,11 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     parser.add_argument("--tls-cert", metavar="FILE", help="serve https with this certificate (PEM, with its chain)")
     parser.add_argument("--tls-key", metavar="FILE", help="... and this private key (PEM)")
     parser.add_argument("--insecure-http", action="store_true", help="serve plain http on a network: tokens can be read on the way")
+    parser.add_argument(
+        "--heat-none",
+        action="store_true",
+        help="let Heat's clients on this host ask without a credential (see: appliance heat)",
+    )
     parser.add_argument("--access-log", action="store_true", help="log each request (URL secrets are masked)")
 
 
@@ -62,6 +67,8 @@ def _serve(args: argparse.Namespace, console: Console) -> int:
             f"refusing to serve plain http on {host}, where tokens could be read on the way",
             "give --tls-cert and --tls-key, or --insecure-http if this network is yours alone",
         )
+    if args.heat_none and not loopback:
+        raise Failure(f"refusing requests without a credential on {host}", "--heat-none goes with a loopback listener only")
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     if args.access_log:
         logging.getLogger("appliance.access").setLevel(logging.INFO)
@@ -77,7 +84,7 @@ def _serve(args: argparse.Namespace, console: Console) -> int:
             opened.database.write(file.set_url, args.url.rstrip("/"))
         url = (args.url or opened.row.url or own).rstrip("/")
         hosts = {one.lower() for one in [urlsplit(url).hostname or "", host, *args.allow_host, *_own_hosts(host, loopback)] if one}
-        settings = Settings(url, frozenset(hosts), not loopback and not tls, loopback, args.access_log)
+        settings = Settings(url, frozenset(hosts), not loopback and not tls, loopback, args.access_log, args.heat_none)
         context = Context(opened.database, opened.key, opened.row.epoch_number, opened.row.epoch_id, settings)
         made = server(context, tls)
         if opened.admin_token is not None:

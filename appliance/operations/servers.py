@@ -7,10 +7,10 @@ import msgspec
 from appliance.errors import Conflict, Invalid, NotFound, Unauthorized
 from appliance.identity import ALIVE_MS, Known, Who, boots_after, recognise
 from appliance.keys import Key
-from appliance.names import check_label, check_name
+from appliance.names import check_label, check_name, is_uuid
 from appliance.operations import fate
 from appliance.operations.changes import refuse_if_needed
-from appliance.store import audit, deployments, servers, tokens
+from appliance.store import audit, deployments, heat, servers, tokens
 from appliance.store.servers import Kind, Server
 from appliance.store.tokens import Role, Token
 from appliance.store.tx import Tx
@@ -52,11 +52,26 @@ def add(tx: Tx, new: NewServer, secret: str, by: str) -> Added:
     for label in new.labels:
         check_label(label)
     kind: Kind = "stock" if new.stock else "unenrolled"
-    server = servers.add(tx, new.name, kind, new.labels)
+    spoken_of = heat.waits_for_a_machine(tx, new.name)
+    if spoken_of is not None:
+        if new.stock:
+            _refuse_unfit(tx, spoken_of)
+        server = _successor(tx, servers.by_id(tx, spoken_of), kind, new.labels)
+    else:
+        server = servers.add(tx, new.name, kind, new.labels)
     audit.record(tx, by, "server add", server.id, name=new.name, labels=new.labels, kind=kind)
     if new.stock:
         return Added(server, None)
     return Added(server, _join_token(tx, server, secret))
+
+
+def _successor(tx: Tx, old: Server, kind: Kind, labels: list[str]) -> Server:
+    """A row the Heat edge made hands its deployments to one whose id is as agents expect it; the name stays."""
+    check_name("server", old.name)
+    servers.remove(tx, old.id)
+    made = servers.add(tx, old.name, kind, labels)
+    heat.hand_over(tx, old.id, made.id)
+    return made
 
 
 def _join_token(tx: Tx, server: Server, secret: str) -> str:
@@ -70,6 +85,8 @@ def renew_join_token(tx: Tx, ref: str, secret: str, by: str) -> Added:
     server = servers.find(tx, ref)
     if server.kind == "stock":
         raise Conflict(f"{server.name!r} is for a stock agent, which does not join", hint=f"see: appliance server show {server.name}")
+    if not is_uuid(server.id):
+        server = _successor(tx, server, "unenrolled", [])
     audit.record(tx, by, "server token", server.id, name=server.name)
     return Added(server, _join_token(tx, server, secret))
 
@@ -84,22 +101,30 @@ def edit(tx: Tx, ref: str, name: str | None, add_labels: list[str], drop_labels:
     servers.add_labels(tx, server.id, add_labels)
     servers.drop_labels(tx, server.id, drop_labels)
     if stock is not None:
-        _mark(tx, server, stock)
+        server = _mark(tx, servers.by_id(tx, server.id), stock)
     audit.record(tx, by, "server edit", server.id, name=name, add=add_labels, drop=drop_labels, stock=stock)
     return servers.by_id(tx, server.id)
 
 
-def _mark(tx: Tx, server: Server, stock: bool) -> None:
+def _mark(tx: Tx, server: Server, stock: bool) -> Server:
     if stock and server.kind == "agent":
         raise Conflict(f"{server.name!r} speaks to the appliance's own agent", hint="remove the server and add it with --stock")
     if stock:
-        unfit = [one.label for one in deployments.of_server(tx, server.id) if one.terms.policy != "on-change"]
-        if unfit:
-            raise Conflict(f"a stock agent cannot keep the policies of {', '.join(unfit[:10])}", hint="make them on-change first")
+        _refuse_unfit(tx, server.id)
+        if not is_uuid(server.id):
+            server = _successor(tx, server, "unenrolled", [])
         tokens.revoke_of_server(tx, server.id)
     elif server.kind == "stock":
         raise Conflict(f"{server.name!r} has been handed out to a stock agent", hint="remove the server and add it without --stock")
     servers.set_kind(tx, server.id, "stock" if stock else server.kind)
+    return server
+
+
+def _refuse_unfit(tx: Tx, server: str) -> None:
+    """Raise Conflict when a server has deployments whose policy a stock agent cannot keep."""
+    unfit = [one.label for one in deployments.of_server(tx, server) if one.terms.policy != "on-change"]
+    if unfit:
+        raise Conflict(f"a stock agent cannot keep the policies of {', '.join(unfit[:10])}", hint="make them on-change first")
 
 
 def remove(tx: Tx, ref: str, by: str) -> None:

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from appliance import __version__
+from appliance.errors import ApplianceError
 from appliance.operations import heat_identity, stock
 from appliance.web.access import require as require_person
 from appliance.web.context import context
@@ -14,7 +15,7 @@ from appliance.web.heat.access import require
 from appliance.web.heat.faults import Fault
 from appliance.web.heat.requests import map_of, resource
 from appliance.web.heat.views import versions_view
-from appliance.web.respond import Json
+from appliance.web.respond import Json, render_error
 
 TYPES = tuple(
     f"OS::Heat::{name}"
@@ -106,7 +107,10 @@ async def build_info(request: Request) -> Response:
 
 async def setup(request: Request) -> Response:
     """What a client's settings need; asked by `appliance heat`. The URL for clients without a credential is told where it is on."""
-    require_person(request, "operator")
+    try:
+        require_person(request, "operator")
+    except ApplianceError as error:  # our own command line asks, and knows our own errors
+        return render_error(request, error)
     appliance = context(request)
     settings = appliance.settings
     on = settings.heat_none and settings.loopback
