@@ -13,7 +13,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from appliance.cli.common import Failure
@@ -57,6 +57,12 @@ class Bases:
             bases[:] = [one for one in bases if (one.directory, one.url, one.plan) != (new.directory, url, plan)] + [new]
             if whole is not None:
                 self._keep(new, whole)
+
+    def follow(self, url: str, plan: str, before: int, serial: int) -> None:
+        """A switch from `before` to `serial` was made from none of the directories: those that built upon `before` now build upon it."""
+        if any((one.url, one.plan, one.serial) == (url, plan, before) for one in self._all()):
+            with self._changing() as bases:
+                bases[:] = [replace(one, serial=serial) if (one.url, one.plan, one.serial) == (url, plan, before) else one for one in bases]
 
     def manifest(self, base: Base) -> Manifest | None:
         """The manifest of the version `base` names, if it was kept and is sound."""

@@ -64,6 +64,8 @@ def _digest(console: Console, plan: str, ref: str) -> str | None:
 def _moved(base: Base, answer: dict[str, Any]) -> None:
     if base.directory:
         Bases().remember(Path(base.directory), base.url, base.plan, int(answer["serial"]), base.digest)
+    else:
+        Bases().follow(base.url, base.plan, base.serial, int(answer["serial"]))
 
 
 def say_switched(console: Console, answer: dict[str, Any]) -> None:

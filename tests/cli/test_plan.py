@@ -184,6 +184,18 @@ def test_a_first_push_remembers_the_serial_of_that_time(shell, lab, database):
     assert "by bob at" in shell.fails(6, "plan", "rollback", "lab", cwd=lab)
 
 
+def test_switches_back_and_forth_from_elsewhere_are_not_taken_for_somebody_elses(shell, lab, database):
+    shell.ok("plan", "push", str(lab), "--switch")
+    (lab / "more").write_bytes(b"x")
+    shell.ok("plan", "push", str(lab), "--switch")
+    shell.ok("plan", "switch", "lab", "1")
+    shell.ok("plan", "switch", "lab", "2")
+    shell.ok("plan", "rollback", "lab")
+    shell.ok("plan", "push", str(lab), "--switch")
+    switch_to(database, "lab", 1, by="bob")
+    assert "by bob at" in shell.fails(6, "plan", "push", str(lab), "--switch")
+
+
 def test_without_memory_a_switch_is_based_on_what_is_current_just_now(shell, database):
     for n in range(2):
         push(database, "lab", {"a": b"%d" % n})
