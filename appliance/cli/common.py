@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import sys
 import time
 import traceback
@@ -91,7 +92,7 @@ class Console:
     def progress(self, text: str) -> None:
         """One line that is written over, on a terminal only."""
         if self.err.isatty() and not self.json:
-            self.err.write(f"\r\x1b[K{clean(text)}")
+            self.err.write(f"\r\x1b[K{clean(text)[: shutil.get_terminal_size().columns - 1]}")
             self.err.flush()
 
     def progress_over(self) -> None:
@@ -185,6 +186,11 @@ def duration(text: str) -> int:
 def duration_or_none(text: str) -> int | None:
     """As `duration`, and `none` for no limit; for argparse."""
     return None if text == "none" else duration(text)
+
+
+def count(number: int, noun: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def size(number: int) -> str:

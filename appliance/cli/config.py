@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from appliance.cli.common import SUCCESS, Console, Failure, command, group, since
-from appliance.cli.finding import pages
+from appliance.cli.finding import config_id, pages
 from appliance.cli.statement import TYPES, body_flags, declared, statement
 from appliance.client import part
 
@@ -18,10 +18,10 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         "create",
         "make a config, and print its id",
         _create,
-        example="appliance config create base --script base.sh --input who --input count:Number=3 --output result",
+        example="appliance config create shared --script base.sh --input who --input count:Number=3 --output result",
         reads=True,
     )
-    parser.add_argument("name", metavar="NAME", help="a name for people; configs are used by id")
+    parser.add_argument("name", metavar="NAME", help="its name; several may have the same")
     body_flags(parser, config=False)
     parser.add_argument(
         "--input",
@@ -33,15 +33,15 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 
     command(verbs, "list", "list the configs, the newest first", _list, example="appliance config list", reads=True)
 
-    parser = command(verbs, "show", "show a config with its body", _show, example="appliance config show CONFIG", reads=True)
+    parser = command(verbs, "show", "show a config with its body", _show, example="appliance config show shared", reads=True)
     _one(parser)
 
-    parser = command(verbs, "delete", "delete a config that no deployment has", _delete, example="appliance config delete CONFIG")
+    parser = command(verbs, "delete", "delete a config that no deployment has", _delete, example="appliance config delete shared")
     _one(parser)
 
 
 def _one(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", metavar="CONFIG", help="the config's id")
+    parser.add_argument("config", metavar="CONFIG", help="the config, by id (or by a name that only one has)")
 
 
 def _create(args: argparse.Namespace, console: Console) -> int:
@@ -79,7 +79,7 @@ def _list(_: argparse.Namespace, console: Console) -> int:
 def _show(args: argparse.Namespace, console: Console) -> int:
     from appliance.cli.deployment import runs_what
 
-    found = console.client.get(f"/v1/configs/{part(args.config)}")
+    found = console.client.get(f"/v1/configs/{part(config_id(console, args.config))}")
     if console.json:
         console.dump(found)
         return SUCCESS
@@ -102,7 +102,7 @@ def _input(one: Any) -> str:
 
 
 def _delete(args: argparse.Namespace, console: Console) -> int:
-    console.client.delete(f"/v1/configs/{part(args.config)}")
+    console.client.delete(f"/v1/configs/{part(config_id(console, args.config))}")
     console.note(f"deleted config {args.config}")
     console.next("appliance config list")
     return SUCCESS

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from appliance.cli.common import SUCCESS, Console, Failure, command, duration, duration_or_none
-from appliance.cli.finding import chosen, label
+from appliance.cli.finding import UUID, chosen, config_id, label
 from appliance.client import Refused, part
 
 POLICIES = ("on-change", "once", "per-boot", "always")
@@ -21,7 +21,7 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         "say what servers must run: creates SERVER/NAME, or brings it to what is said",
         _deploy,
         example=(
-            "appliance deploy base --script base.sh --wait\n"
+            "appliance deploy base --script base.sh --output result --wait\n"
             "appliance deploy app --server 'web-*' --server label:rack3 --plan lab --path scripts/app.sh --input who=me --after base"
         ),
         reads=True,
@@ -60,16 +60,16 @@ def terms_flags(parser: argparse.ArgumentParser) -> None:
 
 def after(refs: list[str], server: str) -> list[str]:
     """What --after names, for a deployment of `server`."""
-    return [ref if "/" in ref or re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", ref) else f"{server}/{ref}" for ref in refs]
+    return [ref if "/" in ref or UUID.fullmatch(ref) else f"{server}/{ref}" for ref in refs]
 
 
 def _deploy(args: argparse.Namespace, console: Console) -> int:
-    config = _config(args)
+    config = _config(args, console)
     servers = chosen(console, args.server)
     found = _send(console, servers, [_item(args, config, one) for one in servers])
     for one in found:
         console.note(said(one))
-    for hint in _hints(found, servers, _group(console, args, config)):
+    for hint in _hints(found, servers, _group(console, config)):
         console.note(hint)
     if args.wait:
         from appliance.cli.waiting import WAIT_SECONDS, wait_for
@@ -81,7 +81,7 @@ def _deploy(args: argparse.Namespace, console: Console) -> int:
     return SUCCESS
 
 
-def _config(args: argparse.Namespace) -> Any:
+def _config(args: argparse.Namespace, console: Console) -> Any:
     from appliance.cli.statement import statement
 
     stated = statement(args)
@@ -91,7 +91,7 @@ def _config(args: argparse.Namespace) -> Any:
         return stated
     if stated is not None or args.hook or args.output:
         raise Failure("--config says what to run, its hook and its outputs", "leave out --script, --plan, --path, --hook and --output")
-    return args.config
+    return config_id(console, args.config)
 
 
 def _item(args: argparse.Namespace, config: Any, server: Any) -> dict[str, Any]:
@@ -132,10 +132,10 @@ def said(one: Any) -> str:
     return f"{name}: updated ({changes}); nothing runs for that"
 
 
-def _group(console: Console, args: argparse.Namespace, config: Any) -> str | None:
+def _group(console: Console, config: Any) -> str | None:
     if isinstance(config, dict):
         return str(config["group"])
-    group = console.client.get(f"/v1/configs/{part(args.config)}")["group"]
+    group = console.client.get(f"/v1/configs/{part(config)}")["group"]
     return None if group is None else str(group)
 
 

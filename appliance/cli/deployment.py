@@ -3,11 +3,11 @@
 import argparse
 from typing import Any
 
-from appliance.cli.common import SUCCESS, Console, Failure, command, confirm, group, since, span
-from appliance.cli.deploy import after, terms_flags
+from appliance.cli.common import SUCCESS, Console, Failure, command, confirm, group, since, size, span
+from appliance.cli.deploy import after, said, terms_flags
+from appliance.cli.finding import config_id, deployment_path, deployments, label, pages, standing, summary
 from appliance.cli.finding import deployment as find
-from appliance.cli.finding import deployment_path, deployments, label, pages, standing, summary
-from appliance.cli.statement import body_flags, given, given_flags, statement
+from appliance.cli.statement import body_flags, given, given_flags, output, statement
 from appliance.client import Refused, part
 
 STATUSES = ("IN_PROGRESS", "COMPLETE", "FAILED")
@@ -127,10 +127,7 @@ def runs_what(config: Any) -> str:
     """What a config runs, in a few words."""
     if config["source"]:
         return f"file {config['source']['path']} of plan {config['source']['plan']}"
-    if isinstance(config["body"], str):
-        count = len(config["body"].splitlines())
-        return f"a text of {count} line{'' if count == 1 else 's'}"
-    return "a body that is not text"
+    return "a body that is not text" if config["size"] is None else f"a text of {size(config['size'])}"
 
 
 def _given(value: Any) -> str:
@@ -189,10 +186,9 @@ def _runs(args: argparse.Namespace, console: Console) -> int:
 
 def _update(args: argparse.Namespace, console: Console) -> int:
     plain, secret = given(args)
-    stated = statement(args)
     old = find(console, args.deployment)
     edit: dict[str, Any] = {"inputs": plain, "secrets": secret, "drop": args.drop}
-    edit |= _stated(args, console, old, stated)
+    edit |= _stated(args, console, old)
     if args.no_after and args.after:
         raise Failure("--after and --no-after contradict each other")
     if args.after or args.no_after:
@@ -205,7 +201,7 @@ def _update(args: argparse.Namespace, console: Console) -> int:
     if not any(edit.values()) and edit.keys() <= {"inputs", "secrets", "drop"}:
         raise Failure("nothing says what to change", "see: appliance deployment update --help")
     done = console.client.patch(f"/v1/deployments/{part(old['id'])}", edit)
-    _say(console, done)
+    console.note(said(done))
     if args.wait:
         from appliance.cli.waiting import WAIT_SECONDS, wait_for
 
@@ -221,36 +217,22 @@ def _update(args: argparse.Namespace, console: Console) -> int:
     return SUCCESS
 
 
-def _stated(args: argparse.Namespace, console: Console, old: Any, stated: dict[str, Any] | None) -> dict[str, Any]:
-    """The config to send, if it changes: what is not said of it is as in the one there is."""
+def _stated(args: argparse.Namespace, console: Console, old: Any) -> dict[str, Any]:
+    """The config to send, if it changes: what is not said of it is as in the one there is. Raises Failure, Invalid."""
+    says = [args.script, args.plan, args.path, args.hook, *args.output]
     if args.config is not None:
-        if stated is not None or args.hook or args.output:
+        if any(says):
             raise Failure("--config says what to run, its hook and its outputs", "leave out --script, --plan, --path, --hook and --output")
-        return {"config": args.config}
-    if stated is None and not args.hook and not args.output:
+        return {"config": config_id(console, args.config)}
+    if not any(says):
         return {}
     before = console.client.get(f"/v1/configs/{part(old['config'])}")
     config = {name: before[name] for name in ("group", "name", "inputs", "outputs", "options")}
-    if stated is None:
-        config |= {"source": before["source"]} if before["source"] else {"body": before["body"]}
-        stated = {"outputs": []}
-    if args.output:
-        from appliance.cli.statement import output
-
-        stated["outputs"] = [output(one) for one in args.output]
-    elif not stated["outputs"]:
-        del stated["outputs"]
-    if args.hook:
-        stated["group"] = args.hook
-    else:
-        stated.pop("group", None)
-    return {"config": config | stated}
-
-
-def _say(console: Console, done: Any) -> None:
-    from appliance.cli.deploy import said
-
-    console.note(said(done))
+    body = "source" if before["source"] else "body"
+    stated = statement(args, before["group"]) or {"group": args.hook or before["group"], body: before[body]}
+    if not args.output:
+        stated.pop("outputs", None)
+    return {"config": config | stated | ({"outputs": [output(one) for one in args.output]} if args.output else {})}
 
 
 def _delete(args: argparse.Namespace, console: Console) -> int:

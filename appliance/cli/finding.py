@@ -1,11 +1,14 @@
 """From what a person types to what the appliance has: servers by name, label and pattern; deployments by `SERVER/NAME`."""
 
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
 from appliance.cli.common import NOT_FOUND, REFUSED, USAGE, Console, Failure
 from appliance.client import part
+
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 # A deployment of such a name cannot be addressed by a path that ends in it.
 _VERBS = ("why", "runs", "rerun", "cancel", "delete")
@@ -63,6 +66,13 @@ def _means(word: str, server: Any) -> bool:
     return word in (server["name"], server["id"]) or (_many(word) and fnmatchcase(server["name"], word))
 
 
+def server_path(word: str) -> str:
+    """The path of a server named by name or id. Raises Failure for a word that can be neither."""
+    if not word or "/" in word:
+        raise Failure(f"no server {word!r}", "see: appliance server list", NOT_FOUND)
+    return f"/v1/servers/{part(word)}"
+
+
 def deployment_path(console: Console, ref: str) -> str:
     """The path of a deployment named `SERVER/NAME` or by id. Raises Failure for a word that can be neither."""
     server, slash, name = ref.partition("/")
@@ -87,6 +97,19 @@ def deployments(console: Console, refs: list[str]) -> list[Any]:
     """Deployments as they stand now, each once, in the order they were named."""
     found = {one["id"]: one for one in (deployment(console, ref) for ref in refs)}
     return list(found.values())
+
+
+def config_id(console: Console, word: str) -> str:
+    """A config's id, from that or from a name that only one has. Raises Failure."""
+    if UUID.fullmatch(word):
+        return word
+    named = [one["id"] for one in pages(console, "/v1/configs", "configs", after="before") if one["name"] == word]
+    if not named:
+        raise Failure(f"no config {word!r}", "see: appliance config list", NOT_FOUND)
+    if len(named) > 1:
+        shown = ", ".join(named[:3]) + (f" and {len(named) - 3} older ones" if len(named) > 3 else "")
+        raise Failure(f"{len(named)} configs are named {word!r}", f"use one of the ids: {shown}", REFUSED)
+    return str(named[0])
 
 
 def label(one: Any) -> str:

@@ -22,16 +22,21 @@ def log(args: argparse.Namespace, console: Console) -> int:
         return SUCCESS
     when = run["ended_at"] or run["started_at"] or run["granted_at"]
     console.note(f"{name}: run {run['id'][:8]} of generation {number}: {run['sentence']}, {since(when)}")
-    if run["stands"] not in ("ended", "released"):
+    if run["stands"] == "released":
+        return SUCCESS
+    if run["stands"] != "ended":
         console.note("what it prints is reported when it ends")
         console.next(f"appliance wait {name}")
         return SUCCESS
-    _printed("stdout", run, console, console.out)
-    if run["stderr"]:
-        console.note("--- its standard error:")
-        _printed("stderr", run, console, console.err)
-    for output, value in sorted(run["outputs"].items()):
-        console.note(f"output {output}: {_shown(value)}")
+    if "stdout" in run:
+        _printed("stdout", run, console, console.out)
+        if run["stderr"]:
+            console.note("--- its standard error:")
+            _printed("stderr", run, console, console.err)
+        for output, value in sorted(run["outputs"].items()):
+            console.note(f"output {output}: {_shown(value)}")
+    else:
+        console.note("its machine has not reported what it printed")
     if run["status"] == "FAILED":
         console.next(f"appliance rerun {name}")
     return SUCCESS
@@ -47,15 +52,16 @@ def _run(args: argparse.Namespace, console: Console) -> tuple[Any, str, object]:
         name = label(one)
     except Refused:  # it was deleted; its evidence can still be read
         one, name = None, args.deployment
+    begun = [run for run in found["runs"] if run["stands"] != "released"]
     if args.run_id is not None:
         matching = [run["id"] for run in found["runs"] if run["id"].startswith(args.run_id)]
         if len(matching) != 1:
             raise Failure(f"{name} has no run {args.run_id!r}", f"see: appliance deployment runs {name}", NOT_FOUND)
-    elif not found["runs"]:
+    elif not begun:
         why = "" if one is None else f" ({one['sentence']})"
         raise Failure(f"{name} has not run yet{why}", f"see: appliance why {name}", NOT_FOUND)
     else:
-        matching = [found["runs"][0]["id"]]
+        matching = [begun[0]["id"]]
     run = console.client.get(f"/v1/runs/{part(matching[0])}")
     return run, name, numbers.get(run["generation"], "?")
 
@@ -75,8 +81,8 @@ def _printed(stream: str, run: Any, console: Console, to: TextIO) -> None:
 
 
 def _output(name: str, run: Any, console: Console) -> int:
-    if name not in run["outputs"]:
-        there = ", ".join(sorted(run["outputs"])) or "none"
+    if name not in run.get("outputs", {}):
+        there = ", ".join(sorted(run.get("outputs", {}))) or "none"
         raise Failure(f"run {run['id'][:8]} has put out no {name!r}", f"it has: {there}", NOT_FOUND)
     value = run["outputs"][name]
     if console.json:

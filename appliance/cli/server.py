@@ -4,8 +4,7 @@ import argparse
 from typing import Any
 
 from appliance.cli.common import SUCCESS, Console, command, confirm, group, since
-from appliance.cli.finding import pages, standing
-from appliance.client import part
+from appliance.cli.finding import pages, server_path, standing
 
 
 def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -22,6 +21,7 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     _name(parser)
     parser.add_argument("--label", metavar="L", action="append", default=[], help="label it (may be repeated)")
     parser.add_argument("--stock", action="store_true", help="its agent is os-collect-config; prints a whole os-collect-config.conf")
+    _collector(parser)
 
     parser = command(
         server, "list", "list the machines", _list, example="appliance server list\nappliance server list --label rack3", reads=True
@@ -31,6 +31,7 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     parser = command(server, "show", "show one machine and its deployments", _show, example="appliance server show web-1", reads=True)
     _name(parser)
     parser.add_argument("--stock", action="store_true", help="print only the os-collect-config.conf of one that was added with --stock")
+    _collector(parser)
 
     parser = command(
         server,
@@ -73,6 +74,12 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
+def _collector(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--collector", choices=("request", "heat"), default="request", help="with --stock: how its agent asks (default: request)"
+    )
+
+
 def _name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the server, by name (or id)")
 
@@ -85,7 +92,7 @@ def _add(args: argparse.Namespace, console: Console) -> int:
     if console.json:
         console.dump(made)
     elif args.stock:
-        _configuration(console, made)
+        _configuration(console, made, args.collector)
     else:
         console.note(f"added {made['name']}; on that machine, as root (the token is good once, for 24 hours):")
         console.print(*join_lines(made))
@@ -94,10 +101,10 @@ def _add(args: argparse.Namespace, console: Console) -> int:
     return SUCCESS
 
 
-def _configuration(console: Console, made: Any) -> None:
+def _configuration(console: Console, made: Any, collector: str) -> None:
     """The configuration of a stock agent, as it is and alone on standard output."""
-    console.out.write(made["configuration"])
-    console.note(f"this is /etc/os-collect-config.conf for {made['name']} (keep it private: its URL is the machine's credential)")
+    console.out.write(made["configuration" if collector == "request" else "heat_configuration"])
+    console.note(f"this is /etc/os-collect-config.conf for {made['name']} (keep it private: it holds the machine's credential)")
     console.next(f"appliance deploy NAME --server {made['name']} --script FILE")
 
 
@@ -128,7 +135,7 @@ def _elsewhere(console: Console, made: Any) -> None:
 
 
 def _token(args: argparse.Namespace, console: Console) -> int:
-    made = console.client.post(f"/v1/servers/{part(args.name)}/token")
+    made = console.client.post(server_path(args.name) + "/token")
     console.print(made["join_token"])
     console.note(f"the join token of {made['name']}, good once, for 24 hours; the one before opens nothing any more. There:")
     console.note(*(f"  {line.replace(made['join_token'], 'TOKEN')}" for line in join_lines(made)))
@@ -159,9 +166,9 @@ def _list(args: argparse.Namespace, console: Console) -> int:
 
 
 def _show(args: argparse.Namespace, console: Console) -> int:
-    path = f"/v1/servers/{part(args.name)}"
+    path = server_path(args.name)
     if args.stock:
-        _configuration(console, console.client.get(f"{path}/configuration"))
+        _configuration(console, console.client.get(f"{path}/configuration"), args.collector)
         return SUCCESS
     found = console.client.get(path)
     there = console.client.get("/v1/deployments", server=found["id"])["deployments"]
@@ -205,7 +212,7 @@ def _rename(args: argparse.Namespace, console: Console) -> int:
 
 
 def _edited(console: Console, name: str, edit: dict[str, Any]) -> int:
-    found = console.client.patch(f"/v1/servers/{part(name)}", edit)
+    found = console.client.patch(server_path(name), edit)
     if console.json:
         console.dump(found)
     console.note(f"{found['name']}: labels {' '.join(found['labels']) or 'none'}")
@@ -214,23 +221,23 @@ def _edited(console: Console, name: str, edit: dict[str, Any]) -> int:
 
 
 def _remove(args: argparse.Namespace, console: Console) -> int:
-    found = console.client.get(f"/v1/servers/{part(args.name)}")
+    found = console.client.get(server_path(args.name))
     number = sum(count for word, count in found["deployments"].items() if word != "held")
     confirm(console, f"remove {found['name']} with {_counted(number)}", found["name"], yes=args.yes)
-    console.client.delete(f"/v1/servers/{part(found['id'])}")
+    console.client.delete(server_path(found["id"]))
     console.note(f"removed {found['name']} with {_counted(number)}; its tokens open nothing any more")
     console.next("appliance server list")
     return SUCCESS
 
 
 def _reset(args: argparse.Namespace, console: Console) -> int:
-    found = console.client.get(f"/v1/servers/{part(args.name)}")
+    found = console.client.get(server_path(args.name))
     number = sum(count for word, count in found["deployments"].items() if word != "held")
     going = sum(found["deployments"].get(word, 0) for word in ("granted", "running"))
     closed = f"; {going} that may be running now are closed as interrupted" if going else ""
     what = f"forget what was done on {found['name']}: {_counted(number)} will run again on the next machine that speaks for it{closed}"
     confirm(console, what, found["name"], yes=args.yes)
-    done = console.client.post(f"/v1/servers/{part(found['id'])}/reset")
+    done = console.client.post(server_path(found["id"]) + "/reset")
     if console.json:
         console.dump(done)
     console.note(f"reset {found['name']}: {_counted(done['deployments'])} will run again")

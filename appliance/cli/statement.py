@@ -17,7 +17,7 @@ def body_flags(parser: argparse.ArgumentParser, *, config: bool) -> None:
     parser.add_argument("--plan", metavar="PLAN", help="run a file of this plan, as it is current: a switch that changes it runs it again")
     parser.add_argument("--path", metavar="FILE", help="... which file of --plan")
     if config:
-        parser.add_argument("--config", metavar="ID", help="run this config (see: appliance config list)")
+        parser.add_argument("--config", metavar="ID", help="run this config, by id or name (see: appliance config list)")
     parser.add_argument("--hook", metavar="GROUP", help="the hook that understands it (default: script)")
     parser.add_argument(
         "--output",
@@ -40,15 +40,18 @@ def given_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def statement(args: argparse.Namespace) -> dict[str, Any] | None:
-    """What --script or --plan and --path state, or None when neither is given. Raises Failure, and Invalid for what is no script."""
+def statement(args: argparse.Namespace, group: str | None = "script") -> dict[str, Any] | None:
+    """What --script or --plan and --path state, or None when neither is given; for hook `group` where none is named.
+
+    Raises Failure, and Invalid for what is no script.
+    """
     from appliance.config import check_body
 
     if (args.plan is None) != (args.path is None):
         raise Failure("--plan and --path go together", "for example --plan lab --path scripts/base.sh")
     if args.script is not None and args.plan is not None:
         raise Failure("--script and --plan are two ways to say the same", "give one of them")
-    group = args.hook or "script"
+    group = args.hook or group
     stated: dict[str, Any] = {"group": group, "outputs": [output(one) for one in args.output]}
     if args.plan is not None:
         return stated | {"source": {"plan": args.plan, "path": args.path}}

@@ -245,6 +245,7 @@ async def rerun_one(request: Request) -> Response:
 
 async def rerun_many(request: Request) -> Response:
     """POST /v1/deployments/rerun {"ids": [...]}: all or nothing."""
+    require(request, "operator")
     return await _rerun(request, (await decode(request, Ids, LIST_BODY)).ids, is_list=True)
 
 
@@ -317,10 +318,10 @@ async def create_config(request: Request) -> Response:
 
 
 async def list_configs(request: Request) -> Response:
-    """GET /v1/configs?before=: the newest first; `next` is the `before` of the next page, or null."""
+    """GET /v1/configs?before=: the newest first, without their bodies; `next` is the `before` of the next page, or null."""
     require(request, "viewer")
     found = context(request).database.read(configs.newest, limit=PAGE, before=request.query_params.get("before"))
-    return Json({"configs": [config_view(one) for one in found], "next": found[-1].id if len(found) == PAGE else None})
+    return Json({"configs": [config_view(one, body=False) for one in found], "next": found[-1].id if len(found) == PAGE else None})
 
 
 async def get_config(request: Request) -> Response:

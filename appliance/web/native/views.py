@@ -127,14 +127,15 @@ def run_view(run: Run, output: Output | None = None) -> dict[str, Any]:
     return found
 
 
-def config_view(config: Config) -> dict[str, Any]:
-    """One config."""
+def config_view(config: Config, *, body: bool = True) -> dict[str, Any]:
+    """One config; in a listing without its body. `size` is that of a body of text, in bytes."""
     statement = config.statement
     return {
         "id": config.id,
         "name": statement.name,
         "group": statement.group,
-        "body": statement.body,
+        **({"body": statement.body} if body else {}),
+        "size": len(statement.body.encode()) if isinstance(statement.body, str) else None,
         "source": None if statement.source is None else {"plan": statement.source.plan, "path": statement.source.path},
         "inputs": list(statement.inputs),
         "outputs": outputs_of(statement),
