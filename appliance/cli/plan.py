@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from appliance.cli.common import FAILED, SUCCESS, USAGE, Console, Failure, clean, command, group, since, size
+from appliance.cli.common import FAILED, SUCCESS, USAGE, Console, Failure, clean, command, count, group, since, size
 from appliance.client import part
 
 PATCH_BYTES = 1 << 20
@@ -188,7 +188,7 @@ def _show(args: argparse.Namespace, console: Console) -> int:
             console.dump(found)
             return SUCCESS
         console.print(
-            f"{args.plan} version {found['number']}: {found['files']} files, {size(found['bytes'])}",
+            f"{args.plan} version {found['number']}: {count(found['files'], 'file')}, {size(found['bytes'])}",
             f"pushed {since(found['created_at'])} by {found['by']}",
             found["digest"],
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from appliance import archive
 from appliance.cli.bases import Base, Bases
-from appliance.cli.common import SUCCESS, USAGE, Console, Failure, size
+from appliance.cli.common import SUCCESS, USAGE, Console, Failure, count, size
 from appliance.cli.switching import say_switched, send_switch
 from appliance.cli.tree import IGNORE_FILE, ChangedMeanwhile, Tree, walked
 from appliance.client import Refused, part
@@ -220,7 +220,7 @@ def _tell(args: argparse.Namespace, console: Console, name: str, answer: dict[st
     number = version["number"]
     went = f"{sent.files} new, {size(sent.bytes)} sent" if sent.files else "nothing to send"
     what = "pushed" if answer["created"] else "unchanged: this already is"
-    console.note(f"{what} {name} version {number}: {version['files']} files, {size(version['bytes'])} ({went})")
+    console.note(f"{what} {name} version {number}: {count(version['files'], 'file')}, {size(version['bytes'])} ({went})")
     switched = None
     if args.switch:
         switched = send_switch(console, base, str(number), force=args.force)

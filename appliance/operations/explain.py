@@ -94,16 +94,17 @@ def why(tx: Reader, one: Deployment, seen: Seen | None) -> Why:
     shown = view(tx, one, seen)
     history = deployments.generations(tx, one.id, 2)
     last = runs.of_deployment(tx, one.id, 5)
-    because = [shown.sentence, made_by(history[0])]
+    because = [] if shown.sentence == "complete" else [shown.sentence]
+    because.append(made_by(history[0]))
     if one.standing.held:
         because.append("its policy is once, and it has been started on this machine before")
     if one.standing.repeating is not None:
         because.append(f"a repeat ({one.terms.policy}) is running beside that")
-    because += [f"run {run.id[:8]}: {run_sentence(run)}" for run in last[:3]]
+    for run in last[:3]:
+        known = deployments.generation_of(tx, one.id, run.generation)
+        because.append(f"run {run.id[:8]} of generation {known[0] if known else 'unknown'}: {run_sentence(run)}")
     if server.trouble is not None:
         because.append(f"nothing runs on {server.name}: {server.trouble.sentence}")
-    if server.rival is not None:
-        because.append(f"a second agent spoke with the token of {server.name} and was given nothing")
     if server.rival is not None:
         because.append(f"a second agent spoke with the token of {server.name} and was given nothing")
     if seen is not None:
@@ -122,19 +123,20 @@ def made_by(past: Past) -> str:
         "heat": f"set through the Heat API by {past.by}",
     }
     text = causes.get(past.cause, past.cause)
-    detail = f" ({past.detail})" if past.detail and past.cause not in ("rerun", "create") else ""
+    detail = f": {past.detail}" if past.detail and past.cause not in ("rerun", "create") else ""
     return f"generation {past.number}: {text}{detail}"
 
 
 def run_sentence(run: Run) -> str:
     """What came of one run, for people."""
-    kind = f"a repeat ({run.repeat})" if run.repeat else "granted"
+    kind = f", a repeat ({run.repeat})" if run.repeat else ""
     if run.stands == "released":
-        return f"{kind}, given back unstarted ({run.reason})"
+        return f"given back unstarted ({run.reason}){kind}"
     if run.stands != "ended":
-        return f"{kind}, {run.stands}"
+        return f"{run.stands}{kind}"
     effect = "" if run.effect == "recorded" else f"; without effect: {run.effect_why}"
-    return f"{kind}, {run.status} ({run.sentence}){effect}"
+    came = "COMPLETE" if run.status == "COMPLETE" else f"{run.status} ({run.sentence})"
+    return f"{came}{kind}{effect}"
 
 
 def next_command(tx: Reader, one: Deployment, shown: View, server: Server) -> str | None:
