@@ -70,6 +70,8 @@ def _serve(args: argparse.Namespace, console: Console) -> int:
     if args.heat_none and not loopback:
         raise Failure(f"refusing requests without a credential on {host}", "--heat-none goes with a loopback listener only")
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    # an exception of a handler has been logged, with its request, where it became an answer
+    logging.getLogger("uvicorn.error").addFilter(lambda record: not record.getMessage().startswith("Exception in ASGI application"))
     if args.access_log:
         logging.getLogger("appliance.access").setLevel(logging.INFO)
     listener = _listen(host, port)
