@@ -7,7 +7,7 @@ the ETag. Pure.
 import hashlib
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -150,9 +150,10 @@ def stock_item(item: Item, run: str, name: str) -> dict[str, Any]:
     """One deployment as os-collect-config and heat-agents 13 take it: all eight fields, scalars as text. `with_signal` adds the rest.
 
     Source of the rules: heat-agents' 55-heat-config and heat-config-notify; values of a type other than text stop the script hook there,
-    and an input without a value stops everything. A `deploy_*` input of the config (Heat's derived configs have them) is passed on.
+    and an input without a value stops everything; lists and objects are handed over as they are. A `deploy_*` input of the config (Heat's
+    derived configs have them) is passed on.
     """
-    given = {one["name"]: _text(one["value"]) for one in inputs_of(item) if one["value"] is not None}
+    given = {one["name"]: _scalars_as_text(one["value"]) for one in inputs_of(item) if one["value"] is not None}
     own = {
         "deploy_server_id": item.server,
         "deploy_action": item.action,
@@ -198,8 +199,8 @@ def transport_of(item: dict[str, Any]) -> str:
     return next((str(one["value"]) for one in item["inputs"] if one["name"] == TRANSPORT), "")
 
 
-def _strings(values: dict[str, str]) -> list[dict[str, Any]]:
-    return [{"name": name, "type": "String", "value": value} for name, value in values.items()]
+def _strings(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": name, "type": "String" if isinstance(value, str) else "Json", "value": value} for name, value in values.items()]
 
 
 def stock_name(deployment: str, name: str | None, others: Iterable[str | None] = ()) -> str:
@@ -218,8 +219,8 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}\Z")
 _COLLECTORS = ("request", "ec2", "cfn", "heat", "heat_local", "local", "zaqar", "os-collect-config", "os_config_files")
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, str):
+def _scalars_as_text(value: Any) -> Any:
+    if isinstance(value, str | list | dict):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -163,7 +163,9 @@ def finished_of(body: Any, deployment: str, generation: str, attempt: int) -> Fi
     code = found.get(STATUS_CODE)
     try:
         number = None if code is None or code == "" else int(code)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
+        number = 1
+    if number is not None and abs(number) >= 1 << 53:
         number = 1
     return Finished(
         deployment=deployment,
