@@ -173,6 +173,13 @@ def span(seconds: float) -> str:
     return f"{int(seconds)} s"
 
 
+def exact(seconds: int) -> str:
+    """A length of time for people that loses nothing: `90 s`, `1 h`."""
+    return next(
+        (f"{seconds // size} {word}" for size, word in ((86400, "d"), (3600, "h"), (60, "min")) if not seconds % size), f"{seconds} s"
+    )
+
+
 def duration(text: str) -> int:
     """Seconds from `90`, `90s`, `5m`, `1h`, `2d`; for argparse."""
     sizes = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from appliance.cli.common import SUCCESS, Console, Failure, command, confirm, group, since, size, span
+from appliance.cli.common import SUCCESS, Console, Failure, command, confirm, exact, group, since, size
 from appliance.cli.deploy import after, said, terms_flags
 from appliance.cli.finding import config_id, deployment_path, deployments, label, pages, standing, summary
 from appliance.cli.finding import deployment as find
@@ -108,8 +108,8 @@ def _show(args: argparse.Namespace, console: Console) -> int:
         ("stands", summary(one)),
         ("since", since(one["since"])),
         ("generation", f"{generation['number']}: {generation['cause']} by {generation['by']}{made}, {since(generation['created_at'])}"),
-        ("policy", one["policy"] + (f", every {span(one['interval'])}" if one["interval"] else "")),
-        ("timeout", span(one["timeout"]) if one["timeout"] else "none"),
+        ("policy", one["policy"] + (f", every {exact(one['interval'])}" if one["interval"] else "")),
+        ("timeout", exact(one["timeout"]) if one["timeout"] else "none"),
         ("hook", config["group"] or "none"),
         ("runs", runs_what(config)),
         ("config", config["id"]),

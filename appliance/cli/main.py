@@ -88,6 +88,11 @@ def main(arguments: list[str]) -> int:
     if not arguments:
         sys.stderr.write(SHORT)
         return USAGE
+    if arguments[:2] == ["help", "agent"]:
+        sys.stderr.write("appliance: the agent has a help of its own; see: appliance agent --help\n")
+        return USAGE
+    if arguments[0] == "help":
+        arguments = [*arguments[1:], "--help"]
     first = arguments[0] if not arguments[0].startswith("-") else None
     if first is None and arguments[0] not in ("-h", "--help", "--version"):
         sys.stderr.write(clean(f"appliance: the command comes first, then {arguments[0]}; see: appliance --help") + "\n")

@@ -68,7 +68,7 @@ class Waiter:
             self._pause(item, error.message, left)
             return
         except Refused as error:
-            if error.status >= 500:
+            if error.status in (502, 503, 504):
                 self._pause(item, error.message, left)
             elif error.status in (404, 410):
                 item.code, item.sentence = NOT_FOUND, "was deleted"
