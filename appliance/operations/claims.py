@@ -6,6 +6,7 @@ from appliance.deployment import Blocker, Refusal, granted
 from appliance.errors import ApplianceError, Invalid, NotFound
 from appliance.identity import Who
 from appliance.names import check_uuid
+from appliance.numbers import Whole
 from appliance.operations.arrivals import arrive, refusal
 from appliance.operations.changes import settle, waits_for_itself
 from appliance.store import deployments, runs
@@ -23,7 +24,7 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     run: str
     deployment: str
     generation: str
-    attempt: int = 1
+    attempt: Whole = 1
 
 
 class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

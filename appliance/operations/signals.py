@@ -1,6 +1,6 @@
 """What agents report of their runs. Every report is idempotent by run id and kind, and none is dropped without a word."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,6 +21,7 @@ from appliance.deployment import (
 from appliance.errors import Invalid, NotFound
 from appliance.identity import Who
 from appliance.names import is_uuid
+from appliance.numbers import Whole
 from appliance.operations.arrivals import arrive
 from appliance.operations.explain import run_sentence
 from appliance.operations.fate import apply, concerns, leave, remember_end
@@ -31,7 +32,6 @@ from appliance.store.tx import Tx
 
 TEXT_BYTES = 2 << 20
 OUTPUT_BYTES = 2 << 20
-Whole = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):

@@ -85,6 +85,18 @@ def decoded(raw: bytes, type: type[T]) -> T:
         raise Invalid(f"the request does not fit: {error}", hint="see /openapi.json for what it takes") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Invalid(f"the body is not valid JSON: {error}") from None
+    except RecursionError:
+        raise Invalid("the body is nested too deeply") from None
+
+
+def number_of(request: Request, name: str) -> int | None:
+    """A whole number of the query, or None when it is not there. Raises Invalid."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 16):
+        raise Invalid(f"{name}={text[:40]!r} is not a whole number")
+    return int(text)
 
 
 def seconds_to_wait(request: Request) -> float:

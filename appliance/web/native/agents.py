@@ -1,7 +1,7 @@
 """What agents ask: join, document, claim, signals. The wire is described in appliance/agent/README.md."""
 
 import asyncio
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from appliance.errors import ApplianceError, Conflict, Invalid
 from appliance.identity import Instance, Who
+from appliance.numbers import Counter
 from appliance.operations import arrivals, claims, documents, signals
 from appliance.operations import servers as server_operations
 from appliance.operations.claims import Asked
@@ -23,7 +24,6 @@ from appliance.web.context import Context, context
 from appliance.web.respond import Json, decode, perform, seconds_to_wait
 
 SIGNAL_BODY = 8 << 20
-Counter = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 
 class JoinIn(msgspec.Struct):
@@ -42,7 +42,7 @@ def who_of(request: Request) -> Who:
     """What an agent says of itself. Raises Invalid when a header is missing or malformed."""
     headers = request.headers
     try:
-        return Who(
+        who = Who(
             msgspec.json.decode(headers["appliance-instance"], type=Instance),
             headers["appliance-agent-state"],
             headers["appliance-boot"],
@@ -54,6 +54,9 @@ def who_of(request: Request) -> Who:
         raise Invalid(f"the header {error.args[0]} is missing", hint="only an agent asks this") from None
     except (ValueError, msgspec.DecodeError) as error:
         raise Invalid(f"a header of the agent is malformed: {error}") from None
+    if not who.agent_state or not who.boot:
+        raise Invalid("a header of the agent is empty", hint="only an agent asks this")
+    return who
 
 
 async def join(request: Request) -> Response:

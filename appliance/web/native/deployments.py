@@ -11,6 +11,7 @@ from starlette.routing import Route
 from appliance.config import Input, Output, PlanFile, Statement
 from appliance.deployment import TIMEOUT_SECONDS, Policy
 from appliance.errors import Gone, Invalid, NotFound
+from appliance.numbers import Whole
 from appliance.operations import configs as config_operations
 from appliance.operations import deployments as operations
 from appliance.operations import explain, fate
@@ -22,7 +23,7 @@ from appliance.store.tx import Reader, Tx
 from appliance.web.access import require
 from appliance.web.context import Context, context
 from appliance.web.native.views import config_view, deployment_view, past_view, run_view, why_view
-from appliance.web.respond import Json, body_of, decode, decoded, perform, perform_once, seconds_to_wait
+from appliance.web.respond import Json, body_of, decode, decoded, number_of, perform, perform_once, seconds_to_wait
 
 LIST_BODY = 64 << 20
 PAGE = 1000
@@ -55,8 +56,8 @@ class DeploymentIn(msgspec.Struct, forbid_unknown_fields=True):
     inputs: dict[str, Any] = {}
     secrets: dict[str, Any] = {}
     policy: Policy | None = None
-    interval: int | None = None
-    timeout: int | None = TIMEOUT_SECONDS
+    interval: Whole | None = None
+    timeout: Whole | None = TIMEOUT_SECONDS
     depends_on: list[str] = []
     update: bool = False
 
@@ -76,8 +77,8 @@ class DeploymentEdit(msgspec.Struct, forbid_unknown_fields=True):
     secrets: dict[str, Any] = {}
     drop: list[str] = []
     policy: Policy | Unset = UNSET
-    interval: int | Unset | None = UNSET
-    timeout: int | Unset | None = UNSET
+    interval: Whole | Unset | None = UNSET
+    timeout: Whole | Unset | None = UNSET
     depends_on: list[str] | Unset = UNSET
 
     def edit(self) -> Edit:
@@ -134,10 +135,7 @@ async def list_deployments(request: Request) -> Response:
     require(request, "viewer")
     query = request.query_params
     appliance = context(request)
-    try:
-        after = int(query.get("after", "0"))
-    except ValueError:
-        raise Invalid("'after' is a number, the 'next' of the page before") from None
+    after = number_of(request, "after") or 0
     found, following = await appliance.database.aread(_page, appliance, query.get("server"), query.get("name"), query.get("status"), after)
     return Json({"deployments": found, "next": following})
 
@@ -162,11 +160,7 @@ async def get_deployment(request: Request) -> Response:
     require(request, "viewer")
     appliance = context(request)
     ref = reference(request)
-    number = request.query_params.get("generation")
-    try:
-        generation = None if number is None else int(number)
-    except ValueError:
-        raise Invalid("'generation' is a number") from None
+    generation = number_of(request, "generation")
     end = asyncio.get_running_loop().time() + seconds_to_wait(request)
 
     def read(tx: Reader) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from appliance import archive
-from appliance.errors import Invalid
 from appliance.names import check_name
+from appliance.numbers import Counter, Whole
 from appliance.operations import contents, plans, switches
 from appliance.operations.plans import DeletePlan, Pushed
 from appliance.operations.switches import RollbackPlan, Switched, SwitchPlan
@@ -23,7 +23,7 @@ from appliance.web.context import context
 from appliance.web.native import intake
 from appliance.web.native.outlet import archive_answer, blob_answer
 from appliance.web.native.views import instant
-from appliance.web.respond import Json, body_of, decode, decoded, perform, perform_once
+from appliance.web.respond import Json, body_of, decode, decoded, number_of, perform, perform_once
 
 MANIFEST_BODY = 64 << 20
 ARCHIVE_BODY = 4 << 30
@@ -35,7 +35,7 @@ class EntryIn(msgspec.Struct, forbid_unknown_fields=True):
 
     path: str
     mode: Mode
-    size: int
+    size: Counter
     digest: str
 
 
@@ -50,15 +50,15 @@ class ManifestIn(msgspec.Struct, forbid_unknown_fields=True):
 class SwitchIn(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST .../switch: `expected` is the serial it is based on (0: never switched), null does not check."""
 
-    to: str | int
-    expected: int | None = None
+    to: str | Whole
+    expected: Whole | None = None
     force: bool = False
 
 
 class RollbackIn(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST .../rollback."""
 
-    expected: int | None = None
+    expected: Whole | None = None
     force: bool = False
 
 
@@ -311,14 +311,8 @@ def change_view(change: Change) -> dict[str, Any]:
 
 def page_of(request: Request) -> tuple[int, int | None]:
     """`?limit=` (at most PAGE) and `?before=`. Raises Invalid."""
-    numbers: dict[str, int] = {}
-    for name in ("limit", "before"):
-        text = request.query_params.get(name)
-        if text is not None:
-            if not (text.isascii() and text.isdecimal() and len(text) < 16):
-                raise Invalid(f"{name}={text[:40]!r} is not a number")
-            numbers[name] = int(text)
-    return max(1, min(numbers.get("limit", PAGE), PAGE)), numbers.get("before")
+    limit = number_of(request, "limit")
+    return PAGE if limit is None else max(1, min(limit, PAGE)), number_of(request, "before")
 
 
 routes = [

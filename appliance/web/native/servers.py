@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from appliance.errors import Conflict, Invalid
+from appliance.numbers import Whole
 from appliance.operations import servers as operations
 from appliance.operations import stock
 from appliance.operations.servers import Added, NewServer, new_secret
@@ -18,7 +19,7 @@ from appliance.store.tx import Reader
 from appliance.web.access import require
 from appliance.web.context import Context, context
 from appliance.web.native.views import deed_view, server_view, token_view
-from appliance.web.respond import Json, decode, perform, perform_once
+from appliance.web.respond import Json, decode, number_of, perform, perform_once
 
 PAGE = 1000
 EXPIRES_SECONDS = 100 * 365 * 86400
@@ -46,7 +47,7 @@ class TokenIn(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     role: str
-    expires: int | None = None
+    expires: Whole | None = None
 
 
 def _view(tx: Reader, appliance: Context, server: Server) -> dict[str, Any]:
@@ -184,14 +185,13 @@ async def revoke_token(request: Request) -> Response:
 async def list_audit(request: Request) -> Response:
     """GET /v1/audit?before=&object=&limit=: the newest first."""
     require(request, "viewer")
-    query = request.query_params
-    try:
-        limit, before = int(query.get("limit", "100")), query.get("before")
-        found = context(request).database.read(
-            audit.newest, limit=min(max(limit, 1), PAGE), before=None if before is None else int(before), object=query.get("object")
-        )
-    except ValueError:
-        raise Invalid("'limit' and 'before' are numbers") from None
+    limit = number_of(request, "limit")
+    found = context(request).database.read(
+        audit.newest,
+        limit=100 if limit is None else max(1, min(limit, PAGE)),
+        before=number_of(request, "before"),
+        object=request.query_params.get("object"),
+    )
     return Json({"audit": [deed_view(deed) for deed in found]})
 
 
