@@ -53,7 +53,10 @@ def times(ms: int) -> str:
 
 
 def inputs_of(item: Item) -> list[dict[str, Any]]:
-    """The inputs a run receives: declared ones in their order, other given ones by name, then the appliance's own `deploy_*`."""
+    """The inputs a run receives: declared ones in their order, other given ones by name, then the appliance's own `deploy_*`.
+
+    Heat's derived configs carry server and action with their declarations: those are passed on.
+    """
     declared = [one.name for one in item.statement.inputs]
     types = {one.name: one.type for one in item.statement.inputs}
     names = [name for name in declared if name in item.values] + sorted(item.values.keys() - set(declared))
@@ -67,8 +70,13 @@ def inputs_of(item: Item) -> list[dict[str, Any]]:
         "deploy_leg": "1",
         "deploy_run_policy": item.policy,
     }
+    derived = {one.name for one in item.statement.inputs if isinstance(one.value, str) and one.name in _DERIVED}
+    own = {name: value for name, value in own.items() if name not in derived}
     found = [one for one in found if one["name"] not in own]
     return found + [{"name": name, "type": "String", "value": value} for name, value in own.items()]
+
+
+_DERIVED = ("deploy_server_id", "deploy_action")
 
 
 def kind_of(value: Any) -> str:
@@ -154,19 +162,7 @@ def stock_item(item: Item, run: str, name: str) -> dict[str, Any]:
     derived configs have them) is passed on.
     """
     given = {one["name"]: _scalars_as_text(one["value"]) for one in inputs_of(item) if one["value"] is not None}
-    own = {
-        "deploy_server_id": item.server,
-        "deploy_action": item.action,
-        "deploy_action_start": str(item.action_start),
-        "deploy_generation": str(item.number),
-        "deploy_attempt": str(item.attempt),
-        "deploy_run_policy": item.policy,
-        "deploy_stack_id": f"appliance/{item.deployment}",
-        "deploy_resource_name": name,
-        TRANSPORT: "TEMP_URL_SIGNAL",
-    }
-    declared = item.statement.inputs
-    texts = {name: value for name, value in given.items() if name not in own or any(one.name == name for one in declared)}
+    own = {"deploy_stack_id": f"appliance/{item.deployment}", "deploy_resource_name": name, TRANSPORT: "TEMP_URL_SIGNAL"}
     return {
         "id": run,
         "name": name,
@@ -174,7 +170,7 @@ def stock_item(item: Item, run: str, name: str) -> dict[str, Any]:
         "creation_time": times(item.config_created_at),
         "config": "" if item.body is None else item.body,
         "options": item.statement.options,
-        "inputs": _strings({one: value for one, value in (own | texts).items() if one not in SIGNALLING}),
+        "inputs": _strings({one: value for one, value in (own | given).items() if one not in SIGNALLING}),
         "outputs": outputs_of(item.statement),
     }
 
