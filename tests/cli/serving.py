@@ -22,12 +22,12 @@ from ..samples import KEY
 
 
 @contextmanager
-def served(database: Database) -> Iterator[str]:
+def served(database: Database, settings: Settings | None = None) -> Iterator[str]:
     """Serve an open file; the URL."""
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    appliance = Context(database, KEY, 1, "e", Settings(url=url, hosts=frozenset({"127.0.0.1"})))
+    appliance = Context(database, KEY, 1, "e", settings or Settings(url=url, hosts=frozenset({"127.0.0.1"})))
     for role in ("admin", "operator", "viewer"):
         database.write(tokens.add, f"{role}-secret", role, role)
     running = uvicorn.Server(uvicorn.Config(server.build(appliance), log_config=None, access_log=False))
