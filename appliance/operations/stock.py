@@ -82,6 +82,7 @@ def has_news(tx: Reader, server_id: str) -> bool:
 def deliver(tx: Tx, key: Key, server_id: str) -> None:
     """Grant every item that is ready and was not handed out before, each under a new run id; the bytes are kept as they are handed out."""
     server = servers.by_id(tx, server_id)
+    names = [(one.seq, one.terms.name) for one in deployments.of_server(tx, server_id)]
     for item in items(tx, key, server_id):
         if not item.ungranted or item.blockers:
             continue
@@ -103,8 +104,7 @@ def deliver(tx: Tx, key: Key, server_id: str) -> None:
             memory, must_run=False, started=True, last_run=run, last_generation=one.generation.id, last_changed=server.changed
         )
         deployments.set_memory(tx, one.id, memory)
-        older = [other.terms.name for other in deployments.of_server(tx, server_id) if other.seq < one.seq]
-        made = stock_item(item, run, stock_name(one.id, one.terms.name, older))
+        made = stock_item(item, run, stock_name(one.id, one.terms.name, {name for seq, name in names if seq < one.seq}))
         stock.keep(tx, one.id, run, key.sealed(msgspec.json.encode(made).decode()))
         apply(tx, one, granted(one.standing, run, follows=False))
 
