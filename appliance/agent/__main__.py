@@ -126,11 +126,14 @@ def _run(asked: argparse.Namespace, settings: Settings) -> int:
         agent = Agent(settings, journal, found, me)
         stoppers = (signal.SIGTERM, signal.SIGINT)
         before = [signal.signal(number, lambda *_: agent.stop()) for number in stoppers]
+        # the kernel may hand a signal to any thread, and the handler runs in this one, which sleeps: the byte is what wakes it
+        bell = signal.set_wakeup_fd(agent.stopper, warn_on_full_buffer=False)
         try:
             runner.settle(settings, journal, found)
             runner.settle_unknown(settings, journal)
             return agent.one_pass() if asked.one_pass else agent.run()
         finally:
+            signal.set_wakeup_fd(bell)
             for number, handler in zip(stoppers, before):
                 signal.signal(number, handler)
             agent.close()

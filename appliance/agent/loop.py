@@ -39,8 +39,8 @@ class Agent:
         self._start_mark = secrets.token_hex(8)
         self._stop_read, self._stop_write = os.pipe()
         self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_read, False)
-        os.set_blocking(self._wake_write, False)
+        for descriptor in (self._stop_write, self._wake_read, self._wake_write):
+            os.set_blocking(descriptor, False)
         self._stopping = threading.Event()
         self.line = Line(settings, me, facts, journal, self._news)
         self.outbox = Outbox(settings, journal, self.line)
@@ -65,6 +65,11 @@ class Agent:
         """Give back the descriptors."""
         for descriptor in (self._stop_read, self._stop_write, self._wake_read, self._wake_write):
             os.close(descriptor)
+
+    @property
+    def stopper(self) -> int:
+        """A descriptor; a byte written to it asks for the end."""
+        return self._stop_write
 
     def stop(self) -> None:
         """Ask for the end; safe in a signal handler."""
