@@ -49,9 +49,9 @@ def open_file(path: str, purpose: str) -> Opened:
         _make_room(file_path)
         lock = keyfile.Lock(path, purpose)
         try:
-            keyfile.keep_private(path)
             database = Database(path)
             try:
+                keyfile.keep_private(path)  # now that it is known to be ours
                 return _opened(path, database, lock)
             except BaseException:
                 database.close()

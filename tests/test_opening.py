@@ -175,11 +175,16 @@ def test_a_birth_that_was_cut_short_between_key_and_first_row_is_finished(tmp_pa
         assert it.admin_token is not None
 
 
-def test_every_refusal_frees_the_lock(tmp_path):
-    (tmp_path / "lab.db").write_bytes(b"not a database " * 100)
+def test_every_refusal_frees_the_lock_and_leaves_what_is_not_ours_as_it_is(tmp_path):
+    path = tmp_path / "lab.db"
+    path.write_bytes(b"not a database " * 100)
+    path.chmod(0o644)
     for _ in range(2):
         with pytest.raises(Invalid, match="is not a database"):
-            open_file(str(tmp_path / "lab.db"), "a test")
+            open_file(str(path), "a test")
+    assert path.read_bytes() == b"not a database " * 100
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert not (tmp_path / "lab.db.key").exists()
 
 
 def test_what_was_left_of_an_upload_is_removed_at_the_start(tmp_path):
