@@ -62,7 +62,7 @@ install:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo 'make: $(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
 	@echo 'make: installing into .venv' >&2
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]' >.venv/install.log 2>&1 || { tail -n 30 .venv/install.log >&2; exit 1; }
 	@cp pyproject.toml $(READY)
 
 clean:
