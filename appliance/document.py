@@ -166,15 +166,23 @@ def stock_item(item: Item, run: str, name: str) -> dict[str, Any]:
     return {
         "id": run,
         "name": name,
-        "group": item.statement.group or "Heat::Ungrouped",
+        "group": item.statement.group or _UNGROUPED,
         "creation_time": times(item.config_created_at),
-        "config": "" if item.body is None else item.body,
+        "config": _stock_body(item),
         "options": item.statement.options,
         "inputs": _strings({one: value for one, value in (own | given).items() if one not in SIGNALLING}),
         "outputs": outputs_of(item.statement),
     }
 
 
+def _stock_body(item: Item) -> Any:
+    """What is to be run. Where os-collect-config merges it into the document itself, it must not replace the list of deployments there."""
+    if isinstance(item.body, dict) and (item.statement.group or _UNGROUPED) in (_UNGROUPED, "os-apply-config"):
+        return {name: value for name, value in item.body.items() if name != "deployments"}
+    return "" if item.body is None else item.body
+
+
+_UNGROUPED = "Heat::Ungrouped"
 TRANSPORT = "deploy_signal_transport"
 
 # Where and as whom a result is reported is ours to say, whatever a config says.

@@ -204,8 +204,8 @@ class Lab:
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         assert self.appliance is not None
-        for client in self._clients:
-            client.close()
+        if self._client is not None:
+            self._client.close()
         return self.appliance.end(number)
 
     def kill(self) -> None:

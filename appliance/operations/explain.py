@@ -3,6 +3,7 @@
 import msgspec
 
 from appliance.deployment import Blocker, Phase
+from appliance.document import times
 from appliance.store import deployments, runs, servers
 from appliance.store.deployments import Deployment, Past
 from appliance.store.runs import Run
@@ -42,6 +43,8 @@ def view(tx: Reader, one: Deployment, seen: Seen | None) -> View:
         delivered = seen is not None and seen.delivered is not None and seen.delivered >= one.state_commit
         phase = "delivered" if delivered else phase
         sentence = pending_sentence(one, seen, delivered, tx.now)
+    elif phase == "granted" and one.server_kind == "stock":
+        sentence = f"delivered, no result since {times(one.since)}; its agent reports once, and only when it can"
     elif found:
         sentence = "waits for " + ", ".join(f"{it.server}/{it.name} ({it.status if it.status == 'FAILED' else it.phase})" for it in found)
     return View(one, phase, sentence, found, deployments.needs(tx, one.id), settled(tx, one))

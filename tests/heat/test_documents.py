@@ -63,6 +63,8 @@ def fit(document: Any, where: str) -> None:
         assert isinstance(item["group"], str)
         assert item["group"]
         assert item["config"] is not None
+        if item["group"] in ("Heat::Ungrouped", "os-apply-config") and isinstance(item["config"], dict):
+            assert "deployments" not in item["config"]  # it is merged over the document
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", item["creation_time"])
         assert isinstance(item["options"], dict)
         assert isinstance(item["outputs"], list)
@@ -82,6 +84,7 @@ def fit(document: Any, where: str) -> None:
 @given(st.lists(configs, min_size=1, max_size=4))
 @example([{"name": name, "group": "script", "config": name} for name in NAMES])
 @example([{"name": "huge", "inputs": [{"name": "n", "value": 1 << 200}], "config": {"n": -(1 << 70)}, "options": {"n": 1e308}}])
+@example([{"group": group, "config": {"deployments": None, "a": 1}} for group in ("os-apply-config", None, "ansible")])
 @example([{"inputs": [{"name": "deploy_signal_transport", "value": "HEAT_SIGNAL"}, {"name": "deploy_queue_id", "value": "q"}]}])
 @example([{"inputs": [{"name": "deploy_signal_transport", "value": None}, {"name": "deploy_signal_id", "value": None}]}])
 def test_no_config_and_no_input_makes_a_document_that_harms_its_agent(application, wanted):

@@ -169,6 +169,7 @@ def test_the_heat_collector_gets_the_same_document_and_its_own_settings(edge):
     assert document["os-collect-config"]["heat"] == asked
     assert document["deployments"] == stock.poll()
     assert edge.native(made["id"])["phase"] == "granted"
+    assert edge.native(made["id"])["sentence"].startswith("delivered, no result since 2023-11-14T22:13:20Z")
 
 
 def test_a_login_of_a_removed_server_opens_nothing(edge):
