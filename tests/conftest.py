@@ -44,6 +44,7 @@ def shared_directory() -> Path | None:
     return where if (where / "inputs").is_dir() else None
 
 
+@pytest.hookimpl(trylast=True)  # of what was asked for
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what cannot run here, or only when asked for by name; where CI is set, nothing may be missing."""
     missing = shared_directory() is None

@@ -66,6 +66,7 @@ def test_in_ci_a_missing_directory_ends_the_run(tmp_path):
     done = run(tmp_path, shared=False, ci=True)
     assert done.returncode == 4
     assert "nothing may be left out in CI" in done.stderr + done.stdout
+    assert run(tmp_path, "-m", "not real_input and not real_peer", "-k", "not skipped", shared=False, ci=True).returncode == 0
 
 
 def test_in_ci_a_skipped_test_is_a_failure(tmp_path):
