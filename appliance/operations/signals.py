@@ -273,7 +273,7 @@ def _released(tx: Tx, run: Run, deployment: Deployment, report: Released) -> Eff
     standing = deployment.standing
     if run.effect == "none":  # somebody set the status by hand meanwhile
         return Effect("recorded", None, standing.status)
-    if run.generation != deployment.generation.id and not standing.ungranted:
+    if run.generation != deployment.generation.id and standing.run != run.id and not standing.ungranted:
         return Effect("recorded", None, standing.status)
     again = begin(
         deployment.terms.policy,

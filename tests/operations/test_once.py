@@ -83,6 +83,18 @@ def test_a_grant_that_was_never_started_leaves_it_unstarted(site, m):
     assert [run.stands for run in site.runs("m/a")] == ["released", "ended"]
 
 
+def test_a_rerun_that_was_changed_and_then_given_back_still_waits_for_its_run(site, m):
+    site.deploy("m/a", policy="once")
+    m.runs("a")
+    site.rerun("m/a")
+    ask = m.granted("a")
+    site.edit("m/a", config=script("new"))
+    m.releases(ask)
+    assert site.stands("m/a") == "pending"
+    m.runs("a")
+    assert site.stands("m/a") == "COMPLETE"
+
+
 def test_a_run_of_which_nothing_is_known_any_more_may_have_started(site, m):
     site.deploy("m/a", policy="once")
     m.granted("a")
