@@ -131,8 +131,8 @@ def _flag(value: Any, key: str) -> bool:
         raise BadDeclaration(error.message) from None
 
 
-def policy_of(statement: Statement) -> Policy:
-    """The run policy an input of a config asks for, or on-change. Raises Invalid."""
+def policy_of(statement: Statement) -> Policy | None:
+    """The run policy an input of a config asks for, or None without such an input. Raises Invalid."""
     for declared in statement.inputs:
         if declared.name == POLICY_INPUT:
             said = declared.default if declared.value is msgspec.UNSET or declared.value is None else declared.value
@@ -142,7 +142,7 @@ def policy_of(statement: Statement) -> Policy:
                 if said == policy:
                     return policy
             raise Invalid(f"Input {POLICY_INPUT} is {said!r}; it is one of {', '.join(POLICIES)}.")
-    return "on-change"
+    return None
 
 
 def input_text(statement: Statement, name: str) -> str | None:
@@ -190,7 +190,10 @@ class Over(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Heat's own fields of one deployment. `status`, `status_reason`, `output_values` count as long as `over` holds; times in ms."""
+    """Heat's own fields of one deployment. `status`, `status_reason`, `output_values` count as long as `over` holds; times in ms.
+
+    `made`: it was made here, so it is named as its config is, and has the policy its config asks for.
+    """
 
     server_id: str
     over: Over
@@ -200,6 +203,7 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     input_values: Any = msgspec.field(default_factory=dict)
     output_values: Any = None
     updated: int | None = None
+    made: bool = False
 
 
 class Shown(msgspec.Struct, frozen=True):

@@ -104,7 +104,7 @@ def create_deployment(tx: Tx, key: Key, body: dict[str, Any], by: str) -> Shown:
     action, status = _word(body, "action"), _word(body, "status")
     server = _server(tx, named)
     id = deployments.add(tx, server.id, by)
-    terms = Terms(config.statement.name, heat.policy_of(config.statement), None, TIMEOUT_SECONDS, config.id, {})
+    terms = Terms(config.statement.name, heat.policy_of(config.statement) or "on-change", None, TIMEOUT_SECONDS, config.id, {})
     wanted = desire(key, Sources(tx), config, {})
     first_generation(tx, id, server.id, checked_terms(server, terms), [], wanted, by, cause="heat", action=_ours(action, "CREATE"))
     if status in ("COMPLETE", "FAILED"):
@@ -122,6 +122,7 @@ def create_deployment(tx: Tx, key: Key, body: dict[str, Any], by: str) -> Shown:
             UNSET_REASON if reason is None else str(reason),
             {} if values is None else values,
             body.get("output_values") or None,
+            made=True,
         ),
     )
     audit.record(tx, by, "deployment create", id, server=server.name, name=terms.name, policy=terms.policy, via="heat")
@@ -174,7 +175,8 @@ def update_deployment(tx: Tx, key: Key, id: str, body: dict[str, Any], by: str) 
     action, status = _word(said, "action"), _word(said, "status")
     renewed = said.get("config_id", one.terms.config) != one.terms.config
     if renewed:
-        _rebind(tx, key, one, _config(tx, said["config_id"]), _ours(action, "UPDATE"), by)
+        made = fields is not None and fields.made
+        _rebind(tx, key, one, _config(tx, said["config_id"]), _ours(action, "UPDATE"), by, made=made)
         one = deployments.by_id(tx, id)
     if status in ("COMPLETE", "FAILED"):
         _by_hand(tx, one, status, by)
@@ -194,6 +196,7 @@ def update_deployment(tx: Tx, key: Key, id: str, body: dict[str, Any], by: str) 
             said.get("input_values", before.input_values),
             said.get("output_values", verbatim),
             tx.now,
+            fields is not None and fields.made,
         ),
     )
     audit.record(tx, by, "deployment update", id, changes=sorted(said), via="heat")
@@ -203,15 +206,20 @@ def update_deployment(tx: Tx, key: Key, id: str, body: dict[str, Any], by: str) 
 _SETTABLE = ("config_id", "input_values", "output_values", "action", "status", "status_reason")
 
 
-def _rebind(tx: Tx, key: Key, one: Deployment, config: Config, action: Action, by: str) -> None:
-    statement: Statement = config.statement
-    policy = heat.policy_of(statement)
-    interval = one.terms.interval if policy == "always" else None
-    server = servers.by_id(tx, one.server)
-    terms = checked_terms(server, Terms(statement.name, policy, interval, one.terms.timeout, config.id, {}))
+def _rebind(tx: Tx, key: Key, one: Deployment, config: Config, action: Action, by: str, *, made: bool) -> None:
+    """Another config under a deployment; one that was made natively keeps its name, its policy and the inputs it was given."""
+    policy = heat.policy_of(config.statement) or ("on-change" if made else one.terms.policy)
+    terms = msgspec.structs.replace(
+        one.terms,
+        name=config.statement.name if made else one.terms.name,
+        policy=policy,
+        interval=one.terms.interval if policy == "always" else None,
+        config=config.id,
+    )
+    checked_terms(servers.by_id(tx, one.server), terms)
     number = one.terms_number + 1
     deployments.set_terms(tx, one.id, number, terms, deployments.needs(tx, one.id), by)
-    wanted = desire(key, Sources(tx), config, {})
+    wanted = desire(key, Sources(tx), config, terms.inputs)
     renew(tx, one, wanted, "heat", "another config", by, must=True, action=action, terms=number, policy=policy)
 
 

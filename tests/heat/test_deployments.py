@@ -258,3 +258,20 @@ def test_the_run_policy_comes_from_an_input(edge):
     made = edge.deploy("web-1", edge.config()["id"])
     edge.put(made["id"], config_id=config(default="per-boot"))
     assert edge.native(made["id"])["policy"] == "per-boot"
+
+
+def test_another_config_under_a_native_deployment_keeps_its_name_policy_and_inputs(edge):
+    edge.application.ok("POST", "/v1/servers", json={"name": "web-2"})
+    body = {"server": "web-2", "name": "base", "config": {"body": SCRIPT}, "inputs": {"who": "me"}, "policy": "once"}
+    id = edge.application.ok("POST", "/v1/deployments", json=body)["id"]
+    edge.put(id, config_id=edge.config("other")["id"])
+    native = edge.native(id)
+    assert (native["name"], native["policy"], native["inputs"]) == ("base", "once", {"who": {"value": "me"}})
+    edge.put(id, config_id=edge.config("p", inputs=[{"name": "deployment_run_policy", "value": "always"}])["id"])
+    assert (edge.native(id)["name"], edge.native(id)["policy"]) == ("base", "always")
+
+
+def test_one_made_here_is_named_as_its_config_and_has_its_policy(edge):
+    made = edge.deploy("web-1", edge.config("a", inputs=[{"name": "deployment_run_policy", "value": "once"}])["id"])
+    edge.put(made["id"], config_id=edge.config("b")["id"])
+    assert (edge.native(made["id"])["name"], edge.native(made["id"])["policy"]) == ("b", "on-change")
