@@ -136,6 +136,8 @@ async def list_deployments(request: Request) -> Response:
     query = request.query_params
     appliance = context(request)
     after = number_of(request, "after") or 0
+    if query.get("name") is not None and query.get("server") is None:
+        raise Invalid("'name' goes with 'server': a name is unique on one server only")
     found, following = await appliance.database.aread(_page, appliance, query.get("server"), query.get("name"), query.get("status"), after)
     return Json({"deployments": found, "next": following})
 
