@@ -8,7 +8,7 @@ from appliance.identity import Who
 from appliance.names import check_uuid
 from appliance.numbers import Whole
 from appliance.operations.arrivals import arrive, refusal
-from appliance.operations.changes import settle, waits_for_itself
+from appliance.operations.changes import waits_for_itself
 from appliance.store import deployments, runs
 from appliance.store.deployments import Deployment
 from appliance.store.runs import Claim
@@ -124,4 +124,3 @@ def _grant(tx: Tx, server: Server, who: Who, ask: Ask, found: Deployment, after:
         deployments.set_memory(tx, found.id, msgspec.structs.replace(memory, must_run=False))
     standing = granted(found.standing, ask.run, follows=bool(after))
     deployments.set_state(tx, found.id, found.generation.id, found.terms_number, standing)
-    settle(tx, [found.id])
