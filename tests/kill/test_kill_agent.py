@@ -54,7 +54,10 @@ class Scene:
         self.lab.client.post("/v1/deployments", items)
 
     def disturb(self) -> None:
-        """New generations, reruns of what failed or ended, and now and then a boot."""
+        """New generations, reruns of what failed or ended, and now and then the appliance is killed, too."""
+        if self.chosen.random() < 0.1:
+            self.lab.kill()
+            self.lab.serve()
         for name in self.chosen.sample(sorted(self.names), self.chosen.randrange(0, 6)):
             ref = f"/v1/deployments/{self.machine.name}/{name}"
             if self.chosen.random() < 0.5:
