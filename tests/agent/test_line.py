@@ -75,6 +75,17 @@ def test_many_runs_are_asked_for_in_several_claims_in_order(machine: Machine, fa
     assert asked == [item["deployment"] for item in fake.items]
 
 
+def test_a_lone_run_of_an_idle_agent_is_said_to_have_started_while_it_runs(machine: Machine, fake: Fake) -> None:
+    gate = machine.path / "gate"
+    machine.start(APPLIANCE_AGENT_BACKOFF="0.05:60")  # what is not rung for is not sent within this test
+    fake.wait_for(lambda: fake.polls >= 2)
+    fake.change([script(f"while [ ! -e {gate} ]; do sleep 0.02; done")])
+    fake.wait_for(lambda: fake.of("started"))
+    assert fake.of("finished") == []
+    gate.touch()
+    fake.wait_for(lambda: fake.of("finished"))
+
+
 @pytest.mark.parametrize("body", [b"null", b"[]", b"{}", b"<html>", b"\xff\xfe"])
 def test_a_bad_document_stops_nothing_and_is_shown(machine: Machine, fake: Fake, body: bytes) -> None:
     fake.change([script(machine.counter("a"), policy="always")])
