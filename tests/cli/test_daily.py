@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from ..lab import PATIENCE
 from .conftest import Cli
 
 TALKATIVE = """#!/bin/sh
@@ -162,7 +163,7 @@ def test_wait_ends_with_a_code_for_each_end(cli, ran, machine):
     began = time.monotonic()
     code, _, err = cli.run("wait", f"{machine.name}/later", "--timeout", "1s")
     assert code == 3
-    assert 0.9 < time.monotonic() - began < 4
+    assert 0.9 < time.monotonic() - began < PATIENCE
     assert f"{machine.name}/later: still pending: ready; " in err
     assert err.splitlines()[-1] == f"next: appliance why {machine.name}/later"
     assert "no deployment 'ran/unknown'" in cli.fails(5, "wait", "ran/good", "ran/unknown")
@@ -181,55 +182,44 @@ def test_wait_for_several_awaits_all_and_has_the_worst_code(cli, ran):
 def test_wait_sees_the_end_of_what_runs_now(cli, machine):
     ref = f"{machine.name}/slow"
     cli.ok("deploy", "slow", "--server", machine.name, "--script", cli.file("slow.sh", "#!/bin/sh\nsleep 0.7\n"))
-    waiting = cli.start("wait", ref)
-    machine.start()
-    assert waiting.wait(20) == 0
-    assert f"{ref}: complete" in waiting.stderr.read().decode()
-    waiting.stderr.close()
+    with cli.waiting(ref) as waiting:
+        machine.start()
+        assert waiting.wait(PATIENCE) == 0
+        assert f"{ref}: complete" in waiting.stderr.read().decode()
 
 
 def test_wait_ends_when_what_it_waits_for_is_deleted(cli, name):
     cli.ok("server", "add", name)
     cli.ok("deploy", "gone", "--server", name, "--script", cli.file("hello.sh"))
-    waiting = cli.start("wait", f"{name}/gone")
-    time.sleep(0.7)
-    assert waiting.poll() is None
-    cli.ok("deployment", "delete", f"{name}/gone", "--yes")
-    assert waiting.wait(10) == 5
-    assert f"{name}/gone: was deleted" in waiting.stderr.read().decode()
-    waiting.stderr.close()
+    with cli.waiting(f"{name}/gone") as waiting:
+        cli.ok("deployment", "delete", f"{name}/gone", "--yes")
+        assert waiting.wait(PATIENCE) == 5
+        assert f"{name}/gone: was deleted" in waiting.stderr.read().decode()
 
 
 def test_wait_goes_on_with_the_generation_that_took_the_place(cli, machine):
     ref = f"{machine.name}/moving"
     cli.ok("deploy", "moving", "--server", machine.name, "--script", cli.file("hello.sh"))
-    waiting = cli.start("wait", ref)
-    time.sleep(0.7)
-    cli.ok("deployment", "update", ref, "--input", "who=you")
-    machine.one_pass()
-    assert waiting.wait(20) == 0
-    err = waiting.stderr.read().decode()
+    with cli.waiting(ref) as waiting:
+        cli.ok("deployment", "update", ref, "--input", "who=you")
+        machine.one_pass()
+        assert waiting.wait(PATIENCE) == 0
+        err = waiting.stderr.read().decode()
     assert f"{ref}: generation 2 (update by admin) took its place; waiting for that" in err
     assert f"{ref}: complete" in err
-    waiting.stderr.close()
 
 
 def test_wait_goes_on_through_a_restart_of_the_appliance(own, tmp_path, capsys, monkeypatch):
     cli = Cli(own, tmp_path, capsys, monkeypatch)
     machine = own.machine("web-1")
     cli.ok("deploy", "base", "--script", cli.file("hello.sh"))
-    waiting = cli.start("wait", "web-1/base", "--timeout", "30s")
-    time.sleep(0.7)
-    own.kill()
-    time.sleep(0.7)
-    assert waiting.poll() is None
-    own.serve()
-    machine.one_pass()
-    assert waiting.wait(20) == 0
-    err = waiting.stderr.read().decode()
-    assert "trying again" in err
-    assert "web-1/base: complete" in err
-    waiting.stderr.close()
+    with cli.waiting("web-1/base", "--timeout", "90s") as waiting:
+        own.kill()
+        assert b"trying again" in waiting.stderr.readline()
+        own.serve()
+        machine.one_pass()
+        assert waiting.wait(PATIENCE) == 0
+        assert "web-1/base: complete" in waiting.stderr.read().decode()
     own.stop()
     assert "no appliance answers" in cli.fails(7, "wait", "web-1/base")
 
@@ -238,12 +228,10 @@ def test_wait_gives_up_at_its_timeout_while_nothing_answers(own, tmp_path, capsy
     cli = Cli(own, tmp_path, capsys, monkeypatch)
     cli.ok("server", "add", "web-1")
     cli.ok("deploy", "base", "--script", cli.file("hello.sh"))
-    waiting = cli.start("wait", "web-1/base", "--timeout", "2s")
-    time.sleep(0.7)
-    own.kill()
-    assert waiting.wait(10) == 3
-    assert "web-1/base: not known: no appliance answers" in waiting.stderr.read().decode()
-    waiting.stderr.close()
+    with cli.waiting("web-1/base", "--timeout", "4s") as waiting:
+        own.kill()
+        assert waiting.wait(PATIENCE) == 3
+        assert "web-1/base: not known: no appliance answers" in waiting.stderr.read().decode()
 
 
 # ---------------------------------------------------------------------------------------------------- rerun

@@ -322,11 +322,8 @@ def test_ato_02_a_push_that_is_killed_changes_nothing_and_the_next_sends_only_th
     push(database, "lab", {"old": b"old"})
     switch_to(database, "lab", 1)
     for _ in range(10):
-        process = shell.start("plan", "push", str(root), "lab")
-        time.sleep(dice.uniform(0.15, 1.2))
-        process.kill()
-        process.wait()
-        process.stderr.close()
+        with shell.started("plan", "push", str(root), "lab"):
+            time.sleep(dice.uniform(0.15, 1.2))
         overview = database.read(plans.overview, "lab")
         assert (overview.current, overview.serial) == (1, 1)
         assert database.read(plans.whole, "lab", "current")[1] == manifest(entries({"old": b"old"}))
