@@ -24,6 +24,8 @@ CREATE TABLE file (
   key_id        TEXT    NOT NULL,                            -- the key file beside the database must carry this id
   last_commit   INTEGER NOT NULL,                            -- greatest commit number given out in an acknowledged batch
   uptime_ms     INTEGER NOT NULL DEFAULT 0,                  -- deadlines count this, not differences of wall clocks
+  grace_s       INTEGER NOT NULL DEFAULT 86400 CHECK (grace_s >= 1),       -- silence after a run's time limit until it is lost: our agent ...
+  stock_grace_s INTEGER NOT NULL DEFAULT 14400 CHECK (stock_grace_s >= 1), -- ... and a stock one
   url           TEXT,                                        -- base of every URL we write; null: the listener's own
   created_at    INTEGER NOT NULL
 ) STRICT;
@@ -426,7 +428,8 @@ CREATE TABLE run (
   started_at      INTEGER,             -- when the report arrived; the machine's own clock is in the signal
   ended_at        INTEGER,
   ended_commit    INTEGER,
-  deadline        INTEGER,             -- in ms of file.uptime_ms
+  due             INTEGER,             -- in ms of file.uptime_ms: silent until then, it is overdue; null: it is, or may take any time
+  deadline        INTEGER,             -- ... it is lost
   cancel          INTEGER NOT NULL DEFAULT 0 CHECK (cancel IN (0, 1)), -- a person asked for its end
   effect          TEXT NOT NULL DEFAULT 'recorded' CHECK (effect IN ('recorded', 'none')), -- of its end on the deployment
   effect_why      TEXT,
@@ -436,6 +439,7 @@ CREATE INDEX run_by_deployment ON run (deployment, seq);
 CREATE INDEX run_by_generation ON run (generation, seq);
 CREATE INDEX run_open ON run (server) WHERE stands IN ('granted', 'running', 'rebooting');
 CREATE INDEX run_open_by_deployment ON run (deployment) WHERE stands IN ('granted', 'running', 'rebooting');
+CREATE INDEX run_due ON run (due) WHERE due IS NOT NULL;
 CREATE INDEX run_deadline ON run (deadline) WHERE deadline IS NOT NULL;
 -- At most one start per grant: a second grant of one attempt is refused by the file itself.
 CREATE UNIQUE INDEX run_grant ON run (generation, attempt) WHERE granted_commit IS NOT NULL AND stands <> 'released';

@@ -133,12 +133,20 @@ def granted(standing: Standing, run: str, *, follows: bool) -> Standing:
 
 
 def started(standing: Standing, run: str, repeat: Repeat | None) -> Standing:
-    """The machine says that it has started. A repeat runs beside the status and never takes it back."""
+    """The machine says that it has started, though it may have been given up. A repeat runs beside the status and never takes it back."""
     if repeat is not None and standing.phase is None:
         return msgspec.structs.replace(standing, repeating=run)
-    if standing.status != "IN_PROGRESS":
+    given_up = standing.reason == "lost" and standing.run == run
+    if standing.status != "IN_PROGRESS" and not given_up:
         return standing
     return Standing("IN_PROGRESS", "running", None, "running", held=standing.held, run=run, repeating=standing.repeating)
+
+
+def overdue(standing: Standing, silence: str) -> Standing:
+    """Its run should have been heard of by now."""
+    if standing.phase not in ("granted", "running", "rebooting"):
+        return standing
+    return msgspec.structs.replace(standing, phase="overdue", sentence=silence)
 
 
 def finished(standing: Standing, run: str, verdict: Verdict) -> Standing:

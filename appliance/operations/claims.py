@@ -9,6 +9,7 @@ from appliance.names import check_uuid
 from appliance.numbers import Whole
 from appliance.operations.arrivals import arrive, refusal
 from appliance.operations.changes import settle, waits_for_itself
+from appliance.operations.limits import at_grant
 from appliance.store import deployments, runs
 from appliance.store.deployments import Deployment
 from appliance.store.runs import Claim
@@ -119,6 +120,7 @@ def _grant(tx: Tx, server: Server, who: Who, ask: Ask, found: Deployment, after:
         boot=who.boot,
         changed=server.changed,
         owed=memory.must_run,
+        limits=at_grant(tx, server.id, server.kind, found.terms.timeout, after),
     )
     if memory.must_run:
         deployments.set_memory(tx, found.id, msgspec.structs.replace(memory, must_run=False))

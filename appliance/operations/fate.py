@@ -5,6 +5,7 @@ import msgspec
 from appliance.deployment import Standing, Verdict, finished
 from appliance.keys import Key
 from appliance.operations.changes import desire, refuse_if_needed, renew, settle
+from appliance.operations.limits import after_the_unlimited
 from appliance.operations.sources import Sources
 from appliance.store import audit, configs, deployments, runs, servers, stock
 from appliance.store.deployments import Deployment
@@ -68,19 +69,24 @@ def close_runs(tx: Tx, server: str, why: str) -> list[Run]:
     """End every open run of a server as interrupted: its machine does not know of it any more. Those that were open."""
     closed = runs.open_of_server(tx, server)
     for run in closed:
-        verdict = Verdict("FAILED", "interrupted", f"interrupted: {why}")
-        deployment = deployments.find(tx, run.deployment)
-        concerned = deployment is not None and concerns(tx, deployment, run)
-        effect, reason = ("recorded", None) if concerned else ("none", run.effect_why or "not the current generation")
-        runs.end(tx, run.id, verdict, None, effect, reason, reported=False)  # type: ignore[arg-type]
-        if deployment is None:
-            continue
-        if concerned:
-            apply(tx, deployment, finished(deployment.standing, run.id, verdict))
-        else:
-            leave(tx, deployment, run)
-        remember_end(tx, deployment.id, run, verdict)
+        close(tx, run, Verdict("FAILED", "interrupted", f"interrupted: {why}"))
     return closed
+
+
+def close(tx: Tx, run: Run, verdict: Verdict) -> None:
+    """End an open run without a word from its machine."""
+    deployment = deployments.find(tx, run.deployment)
+    concerned = deployment is not None and concerns(tx, deployment, run)
+    effect, reason = ("recorded", None) if concerned else ("none", run.effect_why or "not the current generation")
+    runs.end(tx, run.id, verdict, None, effect, reason, reported=False)  # type: ignore[arg-type]
+    after_the_unlimited(tx, run)
+    if deployment is None:
+        return
+    if concerned:
+        apply(tx, deployment, finished(deployment.standing, run.id, verdict))
+    else:
+        leave(tx, deployment, run)
+    remember_end(tx, deployment.id, run, verdict)
 
 
 def leave(tx: Tx, deployment: Deployment, run: Run) -> None:

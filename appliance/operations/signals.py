@@ -25,6 +25,7 @@ from appliance.numbers import Whole
 from appliance.operations.arrivals import arrive
 from appliance.operations.explain import run_sentence
 from appliance.operations.fate import apply, concerns, leave, remember_end
+from appliance.operations.limits import after_the_unlimited, at_start
 from appliance.store import configs, deployments, runs
 from appliance.store.deployments import Deployment
 from appliance.store.runs import Output, Run
@@ -108,6 +109,9 @@ def signal(tx: Tx, server_id: str, who: Who | None, alive_at: int | None, run_id
         return _again(tx, run, report, *first)
     if run is None:
         run = _known_by_report(tx, server_id, who, run_id, report)
+    elif run.reason == "lost" and run.stands == "ended":  # there is word of it after all
+        runs.reopen(tx, run_id)
+        run = runs.by_id(tx, run_id) or run
     deployment = deployments.find(tx, report.deployment)
     assert deployment is not None
     match report:
@@ -199,7 +203,7 @@ def _started(tx: Tx, run: Run, deployment: Deployment, report: Started) -> Effec
         return Effect("none", "the run was reported as ended before", deployment.standing.status)
     if run.stands == "released":
         return Effect("none", "the run was given back before", deployment.standing.status)
-    runs.start(tx, run.id, boot=None, changed=report.changed)
+    runs.start(tx, run.id, boot=None, changed=report.changed, limits=at_start(tx, deployment.server_kind, deployment.terms.timeout))
     if run.started_at is None:
         _remember_start(tx, run, report.changed)
     deployment = deployments.by_id(tx, deployment.id) if deployment.deleted_commit is None else deployment
@@ -225,7 +229,7 @@ def _hold_if_once(tx: Tx, deployment: Deployment, run: str) -> None:
 
 def _finished(tx: Tx, run: Run, deployment: Deployment, report: Finished) -> Effect:
     runs.put_output(tx, run.id, _output(report))
-    if run.stands == "ended" and run.reason != "lost":
+    if run.stands == "ended":
         return Effect("none", f"the run was closed before: {run.sentence}", deployment.standing.status)
     if run.stands == "released":
         return Effect("none", "the run was given back before", deployment.standing.status)
@@ -239,6 +243,7 @@ def _finished(tx: Tx, run: Run, deployment: Deployment, report: Finished) -> Eff
     concerned = concerns(tx, deployment, run)
     why = None if concerned else run.effect_why or (_older(tx, run) if living else "the deployment was deleted")
     runs.end(tx, run.id, verdict, report.status_code, "recorded" if concerned else "none", why)
+    after_the_unlimited(tx, run)
     remember_end(tx, deployment.id, run, verdict)
     if not concerned:
         leave(tx, deployment, run)

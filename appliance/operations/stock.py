@@ -10,6 +10,7 @@ from appliance.errors import Conflict, NotFound
 from appliance.keys import Key
 from appliance.operations.documents import items
 from appliance.operations.fate import apply
+from appliance.operations.limits import at_grant
 from appliance.operations.signals import Effect, Finished, signal
 from appliance.store import deployments, runs, servers, stock
 from appliance.store.runs import Run
@@ -99,6 +100,7 @@ def deliver(tx: Tx, key: Key, server_id: str) -> None:
             attempt=one.attempt,
             changed=server.changed,
             owed=memory.must_run,
+            limits=at_grant(tx, server_id, server.kind, one.terms.timeout),
         )
         memory = msgspec.structs.replace(
             memory, must_run=False, started=True, last_run=run, last_generation=one.generation.id, last_changed=server.changed

@@ -15,6 +15,25 @@ class File(msgspec.Struct, frozen=True):
     created_at: int
 
 
+class Pace(msgspec.Struct, frozen=True):
+    """How long silence is borne after a run's time limit: of our agent, and of a stock one. In ms."""
+
+    grace: int
+    stock_grace: int
+
+
+def pace(tx: Reader) -> Pace:
+    """The settings of this file."""
+    found = tx.row("SELECT grace_s * 1000, stock_grace_s * 1000 FROM file")
+    assert found is not None
+    return Pace(*found)
+
+
+def set_pace(tx: Tx, grace_s: int | None, stock_grace_s: int | None) -> None:
+    """Store how long silence is borne, in seconds; None leaves what is stored. Runs granted before keep their deadlines."""
+    tx.execute("UPDATE file SET grace_s = coalesce(?, grace_s), stock_grace_s = coalesce(?, stock_grace_s)", (grace_s, stock_grace_s))
+
+
 def born(tx: Tx, key_id: str) -> None:
     """Write the first row of a new file: epoch 1."""
     tx.execute(

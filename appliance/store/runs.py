@@ -13,12 +13,12 @@ Effect = Literal["recorded", "none"]
 
 _COLUMNS = (
     "seq, id, server, deployment, generation, terms, attempt, leg, repeat, stands, status, reason, sentence, status_code, after,"
-    " agent_state, boot, changed, granted_at, started_at, ended_at, owed, effect, effect_why"
+    " agent_state, boot, changed, granted_at, started_at, ended_at, owed, effect, effect_why, due, deadline"
 )
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One granted or journaled execution. Times in ms; `changed` is the commit it acted on."""
+    """One granted or journaled execution. Times in ms, `due` and `deadline` those of uptime; `changed` is the commit it acted on."""
 
     seq: int
     id: str
@@ -44,6 +44,8 @@ class Run(msgspec.Struct, frozen=True):
     owed: bool
     effect: Effect
     effect_why: str | None
+    due: int | None
+    deadline: int | None
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -54,6 +56,16 @@ class Output(msgspec.Struct, frozen=True):
     stderr: str | None
     sizes: dict[str, int]
     truncated: list[str]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Until when silence is borne: then a run is overdue, then lost. In ms of uptime; None: it may take any time."""
+
+    due: int | None
+    deadline: int | None
+
+
+NO_LIMITS = Limits(None, None)
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -143,11 +155,12 @@ def grant(
     boot: str | None = None,
     changed: int | None = None,
     owed: bool = False,
+    limits: Limits = NO_LIMITS,
 ) -> None:
     """Add a granted run."""
     tx.execute(
         "INSERT INTO run (id, server, deployment, generation, terms, attempt, stands, after, instance, agent_state, boot, changed,"
-        " granted_at, granted_commit, owed) VALUES (?, ?, ?, ?, ?, ?, 'granted', ?, ?, ?, ?, ?, ?, ?, ?)",
+        " granted_at, granted_commit, owed, due, deadline) VALUES (?, ?, ?, ?, ?, ?, 'granted', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             server,
@@ -163,6 +176,8 @@ def grant(
             tx.now,
             tx.commit,
             int(owed),
+            limits.due,
+            limits.deadline,
         ),
     )
     tx.touch(f"deployment:{deployment}")
@@ -208,12 +223,27 @@ def report(
     )
 
 
-def start(tx: Tx, id: str, *, boot: str | None, changed: int | None) -> None:
-    """A granted run has started."""
+def start(tx: Tx, id: str, *, boot: str | None, changed: int | None, limits: Limits = NO_LIMITS) -> None:
+    """A run has started."""
     tx.execute(
         "UPDATE run SET stands = 'running', started_at = coalesce(started_at, ?), boot = coalesce(?, boot), changed = coalesce(?, changed)"
         " WHERE id = ? AND stands = 'granted'",
         (tx.now, boot, changed, id),
+    )
+    set_limits(tx, id, limits)
+
+
+def set_limits(tx: Tx, id: str, limits: Limits) -> None:
+    """Count silence anew from here."""
+    tx.execute("UPDATE run SET due = ?, deadline = ? WHERE id = ?", (limits.due, limits.deadline, id))
+
+
+def reopen(tx: Tx, id: str) -> None:
+    """There is word of a run that was given up for lost."""
+    tx.execute(
+        "UPDATE run SET stands = CASE WHEN started_at IS NULL THEN 'granted' ELSE 'running' END, status = NULL, reason = NULL,"
+        " sentence = NULL, ended_at = NULL, ended_commit = NULL WHERE id = ? AND stands = 'ended' AND reason = 'lost'",
+        (id,),
     )
 
 
@@ -221,7 +251,7 @@ def end(tx: Tx, id: str, verdict: Verdict, status_code: int | None, effect: Effe
     """A run has ended; `effect` is what that did to its deployment. One whose end was `reported` has been started."""
     tx.execute(
         "UPDATE run SET stands = 'ended', status = ?, reason = ?, sentence = ?, status_code = ?, ended_at = ?, ended_commit = ?, "
-        " effect = ?, effect_why = ?, started_at = coalesce(started_at, ?) WHERE id = ?",
+        " effect = ?, effect_why = ?, started_at = coalesce(started_at, ?), due = NULL, deadline = NULL WHERE id = ?",
         (
             verdict.status,
             verdict.reason,
@@ -240,7 +270,8 @@ def end(tx: Tx, id: str, verdict: Verdict, status_code: int | None, effect: Effe
 def release(tx: Tx, id: str, why: Release) -> None:
     """A granted run was given back unstarted."""
     tx.execute(
-        "UPDATE run SET stands = 'released', reason = ?, ended_at = ?, ended_commit = ? WHERE id = ? AND stands = 'granted'",
+        "UPDATE run SET stands = 'released', reason = ?, ended_at = ?, ended_commit = ?, due = NULL, deadline = NULL"
+        " WHERE id = ? AND stands = 'granted'",
         (why, tx.now, tx.commit, id),
     )
 

@@ -15,6 +15,7 @@ from appliance.operations.deployments import Done, Edit, Wanted
 from appliance.operations.references import find_deployment
 from appliance.operations.servers import NewServer, new_secret
 from appliance.operations.signals import Effect, Finished, Released, Started
+from appliance.operations.tick import tick
 from appliance.store import runs
 from appliance.store import servers as server_rows
 from appliance.store.database import Database
@@ -41,6 +42,11 @@ class Site:
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self.database, self.clock = database, clock
+
+    def passes(self, seconds: float) -> None:
+        """Time passes, and what is due by then happens."""
+        self.clock.pass_(int(seconds * 1000))
+        self.database.write(tick)
 
     # ------------------------------------------------------------------------------------------ machines
 
@@ -230,5 +236,5 @@ class Machine:
 def new_site(directory: Path) -> Iterator[Site]:
     clock = Clock()
     for database in opened(directory):
-        database.clock = clock
+        database.clock = database.uptime = clock
         yield Site(database, clock)
