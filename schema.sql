@@ -25,6 +25,7 @@ CREATE TABLE file (
   last_commit   INTEGER NOT NULL,                            -- greatest commit number given out in an acknowledged batch
   uptime_ms     INTEGER NOT NULL DEFAULT 0,                  -- deadlines count this, not differences of wall clocks
   grace_s       INTEGER NOT NULL DEFAULT 86400 CHECK (grace_s >= 1),       -- silence after a run's time limit until it is lost: our agent ...
+  retry_s       INTEGER NOT NULL DEFAULT 10 CHECK (retry_s >= 1),          -- wait before a second attempt; doubles with each
   stock_grace_s INTEGER NOT NULL DEFAULT 14400 CHECK (stock_grace_s >= 1), -- ... and a stock one
   url           TEXT,                                        -- base of every URL we write; null: the listener's own
   created_at    INTEGER NOT NULL
@@ -339,8 +340,9 @@ CREATE TABLE state (
   since        INTEGER NOT NULL,       -- ms: when status or phase last moved
   commit_no    INTEGER NOT NULL,       -- ... and in which commit; at or below seen.delivered a pending one shows as delivered
   held         INTEGER NOT NULL DEFAULT 0 CHECK (held IN (0, 1)), -- `once`: changed since it ran
-  attempt      INTEGER NOT NULL DEFAULT 1,
-  next_at      INTEGER,                -- the next attempt is due
+  attempt      INTEGER NOT NULL DEFAULT 1 CHECK (attempt >= 1), -- of this generation; never the same twice
+  tries        INTEGER NOT NULL DEFAULT 1 CHECK (tries >= 1),   -- which of `max_attempts` that is; counted anew at each boot for per-boot
+  next_at      INTEGER,                -- this attempt waits until then, in ms of file.uptime_ms; null: it does not
   run          TEXT,                   -- the run that status and phase are about; retention spares it
   repeating    TEXT,                   -- run id of a repeat that is running now, beside the status
   deadline     INTEGER,                -- of ready DELETE work, in ms of file.uptime_ms

@@ -42,6 +42,9 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         "--grace", metavar="TIME", type=duration, help="silence of an agent after a run's time limit until it is lost (stored; default 24h)"
     )
     parser.add_argument("--stock-grace", metavar="TIME", type=duration, help="the same for stock agents (stored; default 4h)")
+    parser.add_argument(
+        "--retry", metavar="TIME", type=duration, help="wait before a second attempt; doubles, at most 10m (stored; default 10s)"
+    )
     parser.add_argument("--access-log", action="store_true", help="log each request (URL secrets are masked)")
 
 
@@ -73,8 +76,8 @@ def _serve(args: argparse.Namespace, console: Console) -> int:
         )
     if args.heat_none and not loopback:
         raise Failure(f"refusing requests without a credential on {host}", "--heat-none goes with a loopback listener only")
-    if any(one is not None and one < 1 for one in (args.grace, args.stock_grace)):
-        raise Failure("--grace and --stock-grace are at least 1s")
+    if any(one is not None and one < 1 for one in (args.grace, args.stock_grace, args.retry)):
+        raise Failure("--grace, --stock-grace and --retry are at least 1s")
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     # an exception of a handler has been logged, with its request, where it became an answer
     logging.getLogger("uvicorn.error").addFilter(lambda record: not record.getMessage().startswith("Exception in ASGI application"))
@@ -90,8 +93,8 @@ def _serve(args: argparse.Namespace, console: Console) -> int:
         if args.url:
             _check_url(args.url)
             opened.database.write(file.set_url, args.url.rstrip("/"))
-        if args.grace or args.stock_grace:
-            opened.database.write(file.set_pace, args.grace, args.stock_grace)
+        if args.grace or args.stock_grace or args.retry:
+            opened.database.write(file.set_pace, args.grace, args.stock_grace, args.retry)
         url = (args.url or opened.row.url or own).rstrip("/")
         hosts = {one.lower() for one in [urlsplit(url).hostname or "", host, *args.allow_host, *_own_hosts(host, loopback)] if one}
         settings = Settings(url, frozenset(hosts), not loopback and not tls, loopback, args.access_log, args.heat_none)

@@ -53,7 +53,7 @@ def _item(tx: Reader, key: Key, one: Deployment, after: list[str], there: dict[s
         one.terms.name,
         one.generation.id,
         one.generation.number,
-        one.attempt,
+        one.standing.attempt,
         one.generation.action,
         one.generation.action_start,
         one.terms.policy,
@@ -72,6 +72,7 @@ def _item(tx: Reader, key: Key, one: Deployment, after: list[str], there: dict[s
         one.standing.phase,
         last,
         waits_for_itself(tx, one),
+        one.standing.next_at is not None,
     )
 
 

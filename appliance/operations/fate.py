@@ -2,12 +2,12 @@
 
 import msgspec
 
-from appliance.deployment import Standing, Verdict, finished
+from appliance.deployment import RETRIED, Standing, Verdict, back_off, finished, next_attempt
 from appliance.keys import Key
 from appliance.operations.changes import desire, refuse_if_needed, renew, settle
 from appliance.operations.limits import after_the_unlimited
 from appliance.operations.sources import Sources
-from appliance.store import audit, configs, deployments, runs, servers, stock
+from appliance.store import audit, configs, deployments, file, runs, servers, stock
 from appliance.store.deployments import Deployment
 from appliance.store.runs import Run
 from appliance.store.tx import Reader, Tx
@@ -83,10 +83,25 @@ def close(tx: Tx, run: Run, verdict: Verdict) -> None:
     if deployment is None:
         return
     if concerned:
-        apply(tx, deployment, finished(deployment.standing, run.id, verdict))
+        apply(tx, deployment, conclude(tx, deployment, run, verdict))
     else:
         leave(tx, deployment, run)
     remember_end(tx, deployment.id, run, verdict)
+
+
+def conclude(tx: Tx, deployment: Deployment, run: Run, verdict: Verdict) -> Standing:
+    """Where the end of a run that decides leaves its deployment: on the next attempt, if there is one, else on what it came to."""
+    standing, terms = deployment.standing, deployment.terms
+    tries = 1 if run.repeat == "boot" else standing.tries
+    own = run.generation == deployment.generation.id and not standing.held and run.repeat in (None, "boot")
+    if verdict.reason not in RETRIED or not own or tries >= terms.attempts:
+        return finished(standing, run.id, verdict)
+    if standing.repeating == run.id:
+        standing = msgspec.structs.replace(standing, repeating=None)
+    at = tx.uptime + back_off(tries, file.pace(tx).retry)
+    blocked = bool(deployments.blockers(tx, deployment.id))
+    tx.touch(f"server:{deployment.server}")
+    return next_attempt(standing, max(standing.attempt, run.attempt) + 1, tries, verdict, of=terms.attempts, at=at, blocked=blocked)
 
 
 def leave(tx: Tx, deployment: Deployment, run: Run) -> None:

@@ -13,10 +13,10 @@ from appliance.deployment import (
     Standing,
     Verdict,
     begin,
-    finished,
     judge,
     started,
     waiting,
+    waiting_on,
 )
 from appliance.errors import Invalid, NotFound
 from appliance.identity import Who
@@ -24,7 +24,7 @@ from appliance.names import is_uuid
 from appliance.numbers import Whole
 from appliance.operations.arrivals import arrive
 from appliance.operations.explain import run_sentence
-from appliance.operations.fate import apply, concerns, leave, remember_end
+from appliance.operations.fate import apply, concerns, conclude, leave, remember_end
 from appliance.operations.limits import after_the_unlimited, at_start
 from appliance.store import configs, deployments, runs
 from appliance.store.deployments import Deployment
@@ -213,6 +213,7 @@ def _started(tx: Tx, run: Run, deployment: Deployment, report: Started) -> Effec
         _hold_if_once(tx, deployment, run.id)
         return Effect("none", _older(tx, run), deployment.standing.status)
     standing = started(deployment.standing, run.id, run.repeat)
+    standing = msgspec.structs.replace(standing, attempt=max(standing.attempt, run.attempt))
     if standing != deployment.standing:
         apply(tx, deployment, standing)
     return Effect("recorded", None, standing.status)
@@ -248,8 +249,9 @@ def _finished(tx: Tx, run: Run, deployment: Deployment, report: Finished) -> Eff
     if not concerned:
         leave(tx, deployment, run)
         return Effect("none", why, deployment.standing.status)
-    apply(tx, deployment, finished(deployment.standing, run.id, verdict))
-    return Effect("recorded", None, verdict.status)
+    standing = conclude(tx, deployment, run, verdict)
+    apply(tx, deployment, standing)
+    return Effect("recorded", None, standing.status)
 
 
 def _verdict(tx: Tx, run: Run, deployment: Deployment, report: Finished) -> Verdict:
@@ -280,14 +282,19 @@ def _released(tx: Tx, run: Run, deployment: Deployment, report: Released) -> Eff
         return Effect("recorded", None, standing.status)
     if run.generation != deployment.generation.id and standing.run != run.id and not standing.ungranted:
         return Effect("recorded", None, standing.status)
-    again = begin(
-        deployment.terms.policy,
-        memory,
-        deployment.generation.fingerprint,
-        waiting(blocked=False, repeating=standing.repeating),
-        blocked=bool(deployments.blockers(tx, deployment.id)),
-        busy=bool(runs.open_of_deployment(tx, deployment.id)),
-    )
+    blocked = bool(deployments.blockers(tx, deployment.id))
+    if run.generation == deployment.generation.id and standing.tries > 1:
+        again = waiting_on(standing, blocked=blocked)
+    else:
+        again = begin(
+            deployment.terms.policy,
+            memory,
+            deployment.generation.fingerprint,
+            waiting(blocked=False, repeating=standing.repeating),
+            blocked=blocked,
+            busy=bool(runs.open_of_deployment(tx, deployment.id)),
+        )
+        again = msgspec.structs.replace(again, attempt=standing.attempt, tries=standing.tries)
     apply(tx, deployment, again)
     tx.touch(f"server:{deployment.server}")
     return Effect("recorded", None, again.status)

@@ -1,5 +1,7 @@
 """What happens because time passes. It counts the appliance's own uptime, so a clock that is set moves nothing."""
 
+import msgspec
+
 from appliance.deployment import Verdict, overdue
 from appliance.document import times
 from appliance.operations.fate import apply, close
@@ -17,7 +19,13 @@ def is_due(tx: Reader) -> bool:
 
 
 def tick(tx: Tx) -> None:
-    """Do what is due: runs nobody has heard of for too long are overdue, then lost. What is left over waits for the next one."""
+    """Do what is due: next attempts; runs nobody has heard of for too long are overdue, then lost. What is left waits for the next one."""
+    for id in deadlines.attempts(tx, MANY):
+        one = deployments.find(tx, id)
+        assert one is not None
+        standing = msgspec.structs.replace(one.standing, next_at=None)
+        deployments.set_state(tx, id, one.generation.id, one.terms_number, standing)
+        tx.touch(f"server:{one.server}")
     for run in deadlines.silent(tx, MANY):
         _overdue(tx, run)
     for run in deadlines.expired(tx, MANY):

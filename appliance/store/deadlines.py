@@ -11,7 +11,8 @@ def next_at(tx: Reader) -> int | None:
     """When the next thing is due, or None."""
     sql = (
         "SELECT min(at) FROM (SELECT min(due) AS at FROM run WHERE due IS NOT NULL"
-        " UNION ALL SELECT min(deadline) FROM run WHERE deadline IS NOT NULL)"
+        " UNION ALL SELECT min(deadline) FROM run WHERE deadline IS NOT NULL"
+        " UNION ALL SELECT min(next_at) FROM state WHERE next_at IS NOT NULL)"
     )
     found: int | None = tx.value(sql)
     return found
@@ -30,6 +31,11 @@ def expired(tx: Reader, limit: int) -> list[Run]:
 def _due(tx: Reader, column: str, limit: int) -> list[Run]:
     ids = [id for (id,) in tx.rows(f"SELECT id FROM run WHERE {column} <= ? ORDER BY {column}, seq LIMIT ?", (tx.uptime, limit))]
     return [run for run in (runs.by_id(tx, id) for id in ids) if run is not None]
+
+
+def attempts(tx: Reader, limit: int) -> list[str]:
+    """Deployments whose next attempt need not wait any longer."""
+    return [id for (id,) in tx.rows("SELECT deployment FROM state WHERE next_at <= ? ORDER BY next_at LIMIT ?", (tx.uptime, limit))]
 
 
 def overdue(tx: Tx, id: str) -> None:

@@ -24,3 +24,31 @@ def test_sem_21_silence_is_overdue_then_lost_and_a_late_report_replaces_that(lab
     machine.start()
     until("the late report", lambda: lab.of("m1/a")["reason"] == "interrupted")
     assert machine.count("a") == 1
+
+
+def test_a_failed_attempt_is_tried_again_and_sees_which_it_is(lab: Lab) -> None:
+    again(lab, "--retry", "1s")
+    machine = lab.machine("m1")
+    machine.start()
+    lab.deploy(machine, "a", machine.script("a", 'echo "attempt $deploy_attempt"; [ "$deploy_attempt" = 3 ]'), attempts=3)
+    lab.wait("m1/a")
+    assert [(run["attempt"], run["status"], run["stdout"]) for run in lab.runs("m1/a")] == [
+        (1, "FAILED", "attempt 1\n"),
+        (2, "FAILED", "attempt 2\n"),
+        (3, "COMPLETE", "attempt 3\n"),
+    ]
+    assert machine.count("a") == 3
+
+
+def test_cra_01_a_run_that_is_cut_short_is_tried_again_while_attempts_are_left(lab: Lab) -> None:
+    again(lab, "--retry", "1s")
+    machine = lab.machine("m1")
+    machine.start()
+    lab.deploy(machine, "a", machine.script("a", f"[ -e {machine.root}/go ] || sleep 60"), attempts=2, policy="once")
+    until("the script to run", lambda: machine.count("a"))
+    machine.kill()
+    (machine.root / "go").touch()
+    machine.start()
+    lab.wait("m1/a")
+    assert [(run["attempt"], run["reason"]) for run in lab.runs("m1/a")] == [(1, "interrupted"), (2, None)]
+    assert machine.count("a") == 2

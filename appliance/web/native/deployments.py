@@ -58,6 +58,7 @@ class DeploymentIn(msgspec.Struct, forbid_unknown_fields=True):
     policy: Policy | None = None
     interval: Whole | None = None
     timeout: Whole | None = TIMEOUT_SECONDS
+    attempts: Whole = 1
     depends_on: list[str] = []
     update: bool = False
 
@@ -79,6 +80,7 @@ class DeploymentEdit(msgspec.Struct, forbid_unknown_fields=True):
     policy: Policy | Unset = UNSET
     interval: Whole | Unset | None = UNSET
     timeout: Whole | Unset | None = UNSET
+    attempts: Whole | Unset = UNSET
     depends_on: list[str] | Unset = UNSET
 
     def edit(self) -> Edit:
