@@ -432,7 +432,7 @@ CREATE TABLE run (
   ended_commit    INTEGER,
   due             INTEGER,             -- in ms of file.uptime_ms: silent until then, it is overdue; null: it is, or may take any time
   deadline        INTEGER,             -- ... it is lost
-  cancel          INTEGER NOT NULL DEFAULT 0 CHECK (cancel IN (0, 1)), -- a person asked for its end
+  cancel          INTEGER NOT NULL DEFAULT 0 CHECK (cancel IN (0, 1)), -- a person asked for its end, and its machine has not reported it yet
   effect          TEXT NOT NULL DEFAULT 'recorded' CHECK (effect IN ('recorded', 'none')), -- of its end on the deployment
   effect_why      TEXT,
   CHECK ((stands = 'ended') = (status IS NOT NULL))
@@ -441,6 +441,7 @@ CREATE INDEX run_by_deployment ON run (deployment, seq);
 CREATE INDEX run_by_generation ON run (generation, seq);
 CREATE INDEX run_open ON run (server) WHERE stands IN ('granted', 'running', 'rebooting');
 CREATE INDEX run_open_by_deployment ON run (deployment) WHERE stands IN ('granted', 'running', 'rebooting');
+CREATE INDEX run_cancel ON run (server) WHERE cancel = 1;
 CREATE INDEX run_due ON run (due) WHERE due IS NOT NULL;
 CREATE INDEX run_deadline ON run (deadline) WHERE deadline IS NOT NULL;
 -- At most one start per grant: a second grant of one attempt is refused by the file itself.

@@ -15,7 +15,7 @@ Reason = Literal["exit", "timeout", "error-output", "no-hook", "invalid", "inter
 Policy = Literal["on-change", "once", "per-boot", "always"]
 Action = Literal["CREATE", "UPDATE", "DELETE", "SUSPEND", "RESUME"]
 Cause = Literal["create", "update", "switch", "rerun", "reset", "follow", "heat", "undo", "delete"]
-Outcome = Literal["ended", "timeout", "interrupted", "no-hook", "invalid"]
+Outcome = Literal["ended", "timeout", "interrupted", "cancelled", "no-hook", "invalid"]
 Repeat = Literal["boot", "agent-start", "changed", "interval"]
 Refusal = Literal["superseded", "blocked", "cancelled", "claimed", "other-instance", "deleted"]
 Release = Literal["dependency", "superseded", "cancelled", "deleted"]
@@ -178,6 +178,22 @@ def overdue(standing: Standing, silence: str) -> Standing:
     return msgspec.structs.replace(standing, phase="overdue", sentence=silence)
 
 
+def cancelled(standing: Standing, sentence: str) -> Standing:
+    """It ends unstarted because a person says so."""
+    fields = {"status": "FAILED", "phase": None, "reason": "cancelled", "sentence": sentence, "next_at": None}
+    return msgspec.structs.replace(standing, **fields)
+
+
+def cancel_asked(standing: Standing, by: str) -> Standing:
+    """It is on its machine, or on the way: its end has been asked for. A finished one with a repeat stays what it is."""
+    if standing.phase is None or standing.sentence.endswith(_ASKED):
+        return standing
+    return msgspec.structs.replace(standing, sentence=f"{standing.sentence}; {by}{_ASKED}")
+
+
+_ASKED = " asked its machine to cancel it"
+
+
 def finished(standing: Standing, run: str, verdict: Verdict) -> Standing:
     """The machine says what it came to."""
     sentence = f"{verdict.sentence}; {_HELD}" if standing.held else verdict.sentence
@@ -206,6 +222,7 @@ def judge(
         texts: dict[Outcome, str] = {
             "timeout": f"ended after its time limit of {timeout} s" if timeout else "ended after its time limit",
             "interrupted": "cut short",
+            "cancelled": "cancelled",
             "no-hook": "the machine has no hook for this group",
             "invalid": "could not be run",
         }
@@ -216,6 +233,15 @@ def judge(
     if received:
         return Verdict("FAILED", "error-output", "error output: " + ", ".join(f"{name} : {_clip(outputs[name])}" for name in received))
     return Verdict("COMPLETE", None, "complete")
+
+
+def despite_cancel(verdict: Verdict) -> Verdict:
+    """What a run came to whose end had been asked for: cut short is cancelled, any other end came first and stands."""
+    if verdict.reason == "interrupted":
+        return Verdict("FAILED", "cancelled", f"cancelled: {verdict.sentence}")
+    if verdict.reason == "cancelled":
+        return verdict
+    return msgspec.structs.replace(verdict, sentence=f"{verdict.sentence}; it ended before the cancel reached it")
 
 
 def _clip(value: object) -> str:

@@ -47,6 +47,8 @@ class Item(msgspec.Struct, frozen=True):
     busy: bool = False
     # its next attempt is not due yet
     early: bool = False
+    # runs its machine is to end
+    cancel: tuple[str, ...] = ()
 
 
 def times(ms: int) -> str:
@@ -113,6 +115,7 @@ def desired_item(item: Item) -> dict[str, Any]:
         "timeout": item.timeout,
         "ready": not blocked_on and not item.busy and not item.early,
         "blocked_on": blocked_on,
+        "cancel": item.cancel,
         "after": item.after,
         "config": {
             "id": item.config,

@@ -8,6 +8,7 @@ import sqlite3
 import time
 import uuid
 from pathlib import Path
+from typing import Callable
 
 from . import capture, hooks, ledger, procfs, results, signals, workdir
 from .capture import Capture
@@ -24,9 +25,12 @@ from .signals import Result, wall
 
 
 class Runner:
-    """Runs one thing at a time. `stop` is a descriptor that becomes readable when the agent is told to stop."""
+    """Runs one thing at a time. `stop` is a descriptor that becomes readable when the agent is told to stop; `cancelled` knows of runs."""
 
-    def __init__(self, settings: Settings, journal: Journal, facts: Facts, agent_start: str, stop: int) -> None:
+    def __init__(
+        self, settings: Settings, journal: Journal, facts: Facts, agent_start: str, stop: int, cancelled: Callable[[str], bool]
+    ) -> None:
+        self._cancelled = cancelled
         self._settings, self._journal, self._facts = settings, journal, facts
         self._agent_start, self._stop = agent_start, stop
 
@@ -70,7 +74,7 @@ class Runner:
                     failure = f"it could not be started: {error.strerror}"
                 if failure is not None:
                     return Result("invalid", begun.started_at, wall(), message=failure)
-                ending = leader.wait(item.timeout, grace=settings.grace, stop=self._stop)
+                ending = leader.wait(item.timeout, grace=settings.grace, stop=self._stop, cancelled=lambda: self._cancelled(begun.run))
                 declared = item.config.get("outputs") or []
                 return results.gather(prepared, declared, ending, out, err, begun.started_at)
             finally:

@@ -85,6 +85,8 @@ def _judge(tx: Tx, server: Server, ask: Ask, found: Deployment | None) -> tuple[
         return "deleted", "the deployment is not there any more", []
     if ask.generation != found.generation.id:
         return "superseded", f"generation {found.generation.number} is current", []
+    if found.standing.reason == "cancelled" and found.standing.run is None:
+        return "cancelled", found.standing.sentence, []
     if not found.standing.ungranted:
         return "claimed", f"it is {found.standing.phase or found.standing.status}", []
     if ask.attempt != found.standing.attempt:

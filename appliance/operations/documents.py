@@ -9,7 +9,7 @@ from appliance.errors import Corrupt
 from appliance.keys import Key
 from appliance.operations.changes import clear, waits_for_itself
 from appliance.operations.sources import text_of
-from appliance.store import blobs, configs, deployments, file, servers, uses
+from appliance.store import blobs, configs, deployments, file, runs, servers, uses
 from appliance.store.configs import Config
 from appliance.store.deployments import Deployment
 from appliance.store.tx import Reader
@@ -28,10 +28,19 @@ def items(tx: Reader, key: Key, server_id: str) -> list[Item]:
     needs = {id: deployments.needs(tx, id) for id in there}
     order = run_order((id, one.terms.name, one.seq, needs[id]) for id, one in there.items())
     known: dict[str, Config] = {}
-    return [_item(tx, key, there[id], [need for need in needs[id] if need in there], there, known) for id in order]
+    cancels = runs.to_be_cancelled(tx, server_id)
+    return [_item(tx, key, there[id], [need for need in needs[id] if need in there], there, known, cancels) for id in order]
 
 
-def _item(tx: Reader, key: Key, one: Deployment, after: list[str], there: dict[str, Deployment], known: dict[str, Config]) -> Item:
+def _item(
+    tx: Reader,
+    key: Key,
+    one: Deployment,
+    after: list[str],
+    there: dict[str, Deployment],
+    known: dict[str, Config],
+    cancels: dict[str, list[str]],
+) -> Item:
     config = known.get(one.terms.config) or known.setdefault(one.terms.config, configs.by_id(tx, one.terms.config))
     made = config  # the bytes are those the generation was made of, wherever they come from by now
     if one.generation.terms != one.terms_number:
@@ -73,6 +82,7 @@ def _item(tx: Reader, key: Key, one: Deployment, after: list[str], there: dict[s
         last,
         waits_for_itself(tx, one),
         one.standing.next_at is not None,
+        tuple(cancels.get(one.id, ())),
     )
 
 

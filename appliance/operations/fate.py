@@ -2,7 +2,7 @@
 
 import msgspec
 
-from appliance.deployment import RETRIED, Standing, Verdict, back_off, finished, next_attempt
+from appliance.deployment import RETRIED, Standing, Verdict, back_off, despite_cancel, finished, next_attempt
 from appliance.keys import Key
 from appliance.operations.changes import desire, refuse_if_needed, renew, settle
 from appliance.operations.limits import after_the_unlimited
@@ -69,7 +69,9 @@ def close_runs(tx: Tx, server: str, why: str) -> list[Run]:
     """End every open run of a server as interrupted: its machine does not know of it any more. Those that were open."""
     closed = runs.open_of_server(tx, server)
     for run in closed:
-        close(tx, run, Verdict("FAILED", "interrupted", f"interrupted: {why}"))
+        verdict = Verdict("FAILED", "interrupted", f"interrupted: {why}")
+        close(tx, run, despite_cancel(verdict) if run.cancel else verdict)
+    runs.forget_cancels(tx, server)
     return closed
 
 
@@ -93,7 +95,7 @@ def conclude(tx: Tx, deployment: Deployment, run: Run, verdict: Verdict) -> Stan
     """Where the end of a run that decides leaves its deployment: on the next attempt, if there is one, else on what it came to."""
     standing, terms = deployment.standing, deployment.terms
     tries = 1 if run.repeat == "boot" else standing.tries
-    own = run.generation == deployment.generation.id and not standing.held and run.repeat in (None, "boot")
+    own = run.generation == deployment.generation.id and not standing.held and not run.cancel and run.repeat in (None, "boot")
     if verdict.reason not in RETRIED or not own or tries >= terms.attempts:
         return finished(standing, run.id, verdict)
     if standing.repeating == run.id:

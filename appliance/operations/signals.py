@@ -13,6 +13,8 @@ from appliance.deployment import (
     Standing,
     Verdict,
     begin,
+    cancelled,
+    despite_cancel,
     judge,
     started,
     waiting,
@@ -122,7 +124,7 @@ def signal(tx: Tx, server_id: str, who: Who | None, alive_at: int | None, run_id
         case Released():
             effect = _released(tx, run, deployment, report)
     runs.record_signal(tx, run_id, report.leg, _kind(report), _evidence(report), "recorded", effect.why)
-    tx.touch(f"deployment:{report.deployment}")
+    tx.touch(f"deployment:{report.deployment}", *([f"server:{server_id}"] if run.cancel else []))
     return effect
 
 
@@ -230,11 +232,14 @@ def _hold_if_once(tx: Tx, deployment: Deployment, run: str) -> None:
 
 def _finished(tx: Tx, run: Run, deployment: Deployment, report: Finished) -> Effect:
     runs.put_output(tx, run.id, _output(report))
+    runs.cancel_answered(tx, run.id)
     if run.stands == "ended":
         return Effect("none", f"the run was closed before: {run.sentence}", deployment.standing.status)
     if run.stands == "released":
         return Effect("none", "the run was given back before", deployment.standing.status)
     verdict = _verdict(tx, run, deployment, report)
+    if run.cancel:
+        verdict = despite_cancel(verdict)
     if run.started_at is None and run.agent_state is not None:
         _remember_start(tx, run, report.changed)
     living = deployment.deleted_commit is None
@@ -269,10 +274,13 @@ def _output(report: Finished) -> Output:
 def _released(tx: Tx, run: Run, deployment: Deployment, report: Released) -> Effect:
     """The run does not count as granted: what was remembered for it is taken back, and where the deployment stands is judged anew."""
     if run.stands != "granted":
+        runs.cancel_answered(tx, run.id)
         return Effect("none", f"the run is {run.stands}", deployment.standing.status)
     runs.release(tx, run.id, report.why)
+    runs.cancel_answered(tx, run.id)
     memory = deployment.memory
-    if run.owed and run.effect == "recorded":
+    asked = run.cancel or report.why == "cancelled"
+    if run.owed and run.effect == "recorded" and not asked:
         memory = _give_back(tx, run, memory)
         deployments.set_memory(tx, deployment.id, memory)
     if deployment.deleted_commit is not None:
@@ -282,6 +290,9 @@ def _released(tx: Tx, run: Run, deployment: Deployment, report: Released) -> Eff
         return Effect("recorded", None, standing.status)
     if run.generation != deployment.generation.id and standing.run != run.id and not standing.ungranted:
         return Effect("recorded", None, standing.status)
+    if asked and standing.run == run.id:
+        apply(tx, deployment, cancelled(standing, "cancelled before it was started"))
+        return Effect("recorded", None, "FAILED")
     blocked = bool(deployments.blockers(tx, deployment.id))
     if run.generation == deployment.generation.id and standing.tries > 1:
         again = waiting_on(standing, blocked=blocked)

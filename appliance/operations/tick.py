@@ -47,4 +47,5 @@ def silence(tx: Reader, run: Run) -> str:
     told = f"no word that it has started since it was granted at {times(run.granted_at)}" if run.granted_at is not None else "no word of it"
     if run.started_at is not None:
         told = f"no word of it since it was started at {times(run.started_at)}"
-    return f"{told}; its machine was " + ("never seen" if seen is None else f"last seen at {times(seen.at)}")
+    asked = "; it was asked to cancel it" if run.cancel else ""
+    return f"{told}; its machine was " + ("never seen" if seen is None else f"last seen at {times(seen.at)}") + asked

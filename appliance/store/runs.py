@@ -13,7 +13,7 @@ Effect = Literal["recorded", "none"]
 
 _COLUMNS = (
     "seq, id, server, deployment, generation, terms, attempt, leg, repeat, stands, status, reason, sentence, status_code, after,"
-    " agent_state, boot, changed, granted_at, started_at, ended_at, owed, effect, effect_why, due, deadline"
+    " agent_state, boot, changed, granted_at, started_at, ended_at, owed, effect, effect_why, due, deadline, cancel"
 )
 
 
@@ -46,6 +46,7 @@ class Run(msgspec.Struct, frozen=True):
     effect_why: str | None
     due: int | None
     deadline: int | None
+    cancel: bool
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -84,7 +85,7 @@ _make_run: Callable[..., Run] = Run
 
 def _run(row: tuple[Any, ...]) -> Run:
     after = msgspec.json.decode(row[14]) if row[14] else []
-    return _make_run(*row[:14], after, *row[15:21], bool(row[21]), *row[22:])
+    return _make_run(*row[:14], after, *row[15:21], bool(row[21]), *row[22:26], bool(row[26]))
 
 
 def by_id(tx: Reader, id: str) -> Run | None:
@@ -265,6 +266,29 @@ def end(tx: Tx, id: str, verdict: Verdict, status_code: int | None, effect: Effe
             id,
         ),
     )
+
+
+def ask_to_cancel(tx: Tx, id: str) -> None:
+    """Its machine is to end this run, whatever has become of it here."""
+    tx.execute("UPDATE run SET cancel = 1 WHERE id = ?", (id,))
+
+
+def cancel_answered(tx: Tx, id: str) -> None:
+    """Its machine has reported a run whose end was asked for."""
+    tx.execute("UPDATE run SET cancel = 0 WHERE id = ? AND cancel = 1", (id,))
+
+
+def forget_cancels(tx: Tx, server: str) -> None:
+    """Nobody will report what was asked of a server any more."""
+    tx.execute("UPDATE run SET cancel = 0 WHERE server = ? AND cancel = 1", (server,))
+
+
+def to_be_cancelled(tx: Reader, server: str) -> dict[str, list[str]]:
+    """Runs whose end was asked for and not reported, by deployment."""
+    found: dict[str, list[str]] = {}
+    for deployment, id in tx.rows("SELECT deployment, id FROM run WHERE server = ? AND cancel = 1 ORDER BY seq", (server,)):
+        found.setdefault(deployment, []).append(id)
+    return found
 
 
 def release(tx: Tx, id: str, why: Release) -> None:

@@ -46,6 +46,11 @@ ORDER = [
     "[deploy base --server web-1 --script base.sh]",
     "audit --object web-1/base",
     "server remove web-1 --yes",
+    "[server add web-1]",
+    "[deploy base --server web-1 --script base.sh]",
+    "cancel web-1/base",
+    "[rerun web-1/base]",
+    "cancel web-1/base --force",
 ]
 READS = [line for line in ORDER if line.split()[0] in ("status", "why", "log", "audit") or line.split()[1] in ("list", "show", "runs")]
 # These have tests of their own.

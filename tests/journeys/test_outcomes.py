@@ -52,3 +52,25 @@ def test_cra_01_a_run_that_is_cut_short_is_tried_again_while_attempts_are_left(l
     lab.wait("m1/a")
     assert [(run["attempt"], run["reason"]) for run in lab.runs("m1/a")] == [(1, "interrupted"), (2, None)]
     assert machine.count("a") == 2
+
+
+def test_pro_10_a_cancel_ends_what_runs_and_the_neighbours_go_on(lab: Lab) -> None:
+    machine = lab.machine("m1")
+    machine.start()
+    lab.deploy(machine, "a", machine.script("a", "sleep 60"))
+    lab.deploy(machine, "b", machine.script("b"))
+    until("the script to run", lambda: machine.count("a"))
+    lab.command("cancel", "m1/a")
+    done = lab.command("wait", "m1/a", "--timeout", "20s", check=1)
+    assert "failed (cancelled)" in done.stderr
+    lab.wait("m1/b")
+    done = lab.command("cancel", "m1/a", check=6)
+    assert "there is nothing to cancel" in done.stderr
+    machine.stop()
+    lab.client.post("/v1/deployments/m1/a/rerun")
+    lab.command("cancel", "m1/a")
+    assert lab.of("m1/a")["reason"] == "cancelled"
+    machine.start()
+    lab.deploy(machine, "c", machine.script("c"))
+    lab.wait("m1/c")
+    assert (machine.count("a"), machine.count("b"), machine.count("c")) == (1, 1, 1)

@@ -9,7 +9,7 @@ import msgspec
 
 from appliance.config import Input, Output, PlanFile, Statement
 from appliance.identity import Instance, Who
-from appliance.operations import arrivals, claims, deployments, documents, fate, servers, signals
+from appliance.operations import arrivals, cancels, claims, deployments, documents, fate, servers, signals
 from appliance.operations.claims import Ask, Asked
 from appliance.operations.deployments import Done, Edit, Wanted
 from appliance.operations.references import find_deployment
@@ -88,6 +88,9 @@ class Site:
 
     def rerun(self, *refs: str) -> None:
         self.database.write(lambda tx: fate.rerun(tx, KEY, [find_deployment(tx, ref).id for ref in refs], "ann"))
+
+    def cancel(self, *refs: str, force: bool = False) -> None:
+        self.database.write(lambda tx: cancels.cancel(tx, [find_deployment(tx, ref).id for ref in refs], "ann", force=force))
 
     def delete(self, *refs: str) -> None:
         self.database.write(lambda tx: fate.delete(tx, [find_deployment(tx, ref).id for ref in refs], "ann"))

@@ -55,6 +55,8 @@ NEEDS = {
     "POST /v1/deployments": "operator",
     "PATCH /v1/deployments": "operator",
     "POST /v1/deployments/rerun": "operator",
+    "POST /v1/deployments/cancel": "operator",
+    "POST /v1/deployments/{ref}/cancel": "operator",
     "POST /v1/deployments/delete": "operator",
     "POST /v1/deployments/{ref}/rerun": "operator",
     "GET /v1/deployments/{ref}/why": "viewer",

@@ -44,6 +44,8 @@ BODIES: dict[Handler, Any] = {
     deployments.delete_many: deployments.Ids,
     deployments.rerun_many: deployments.Ids,
     deployments.rerun_one: None,
+    deployments.cancel_one: deployments.CancelIn,
+    deployments.cancel_many: deployments.CancelMany,
     deployments.create_config: deployments.ConfigIn,
     stock.signal: dict[str, Any],
 }
