@@ -125,6 +125,7 @@ def why(tx: Reader, one: Deployment, seen: Seen | None) -> Why:
         because.append(f"run {run.id[:8]} of generation {known[0] if known else 'unknown'}: {run_sentence(run)}")
     if server.trouble is not None:
         because.append(f"nothing runs on {server.name}: {server.trouble.sentence}")
+        because.append(f"`server keep {server.name}` goes on with whoever speaks next, `server reset {server.name}` runs everything again")
     if server.rival is not None:
         because.append(f"a second agent spoke with the token of {server.name} and was given nothing")
     if seen is not None:
@@ -162,7 +163,7 @@ def run_sentence(run: Run) -> str:
 def next_command(tx: Reader, one: Deployment, shown: View, server: Server) -> str | None:
     """The command that would change where it stands."""
     if server.trouble is not None:
-        return f"appliance server reset {server.name}"
+        return f"appliance server keep {server.name}"
     if one.standing.status == "FAILED" or one.standing.held:
         return f"appliance rerun {one.label}"
     roots = failed_roots(tx, one.id) if shown.phase == "blocked" else []

@@ -65,13 +65,16 @@ def reset(tx: Tx, key: Key, server_id: str, by: str, why: str) -> int:
     return len(all_of_it)
 
 
-def close_runs(tx: Tx, server: str, why: str) -> list[Run]:
-    """End every open run of a server as interrupted: its machine does not know of it any more. Those that were open."""
-    closed = runs.open_of_server(tx, server)
+def close_runs(tx: Tx, server: str, why: str, *, spare: str | None = None) -> list[Run]:
+    """End every open run of a server as interrupted: its machine does not know of it any more. Those that were open.
+
+    `spare`: but for the runs of this agent state.
+    """
+    closed = [run for run in runs.open_of_server(tx, server) if spare is None or run.agent_state != spare]
     for run in closed:
         verdict = Verdict("FAILED", "interrupted", f"interrupted: {why}")
         close(tx, run, despite_cancel(verdict) if run.cancel else verdict)
-    runs.forget_cancels(tx, server)
+    runs.forget_cancels(tx, server, spare)
     return closed
 
 

@@ -278,9 +278,9 @@ def cancel_answered(tx: Tx, id: str) -> None:
     tx.execute("UPDATE run SET cancel = 0 WHERE id = ? AND cancel = 1", (id,))
 
 
-def forget_cancels(tx: Tx, server: str) -> None:
-    """Nobody will report what was asked of a server any more."""
-    tx.execute("UPDATE run SET cancel = 0 WHERE server = ? AND cancel = 1", (server,))
+def forget_cancels(tx: Tx, server: str, spare: str | None) -> None:
+    """Nobody will report what was asked of a server any more, apart from the agent state `spare`."""
+    tx.execute("UPDATE run SET cancel = 0 WHERE server = ? AND cancel = 1 AND (?2 IS NULL OR agent_state IS NOT ?2)", (server, spare))
 
 
 def to_be_cancelled(tx: Reader, server: str) -> dict[str, list[str]]:

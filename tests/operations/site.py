@@ -65,6 +65,9 @@ class Site:
     def reset(self, name: str) -> int:
         return self.database.write(servers.reset, KEY, name, "ann")
 
+    def keep(self, name: str) -> None:
+        self.database.write(servers.keep, name, "ann")
+
     def row(self, name: str) -> Server:
         return self.database.read(server_rows.find, name)
 

@@ -30,6 +30,7 @@ NEEDS = {
     "GET /v1/servers/{server}/configuration": "operator",
     "POST /v1/servers/{server}/token": "operator",
     "POST /v1/servers/{server}/reset": "operator",
+    "POST /v1/servers/{server}/keep": "operator",
     "GET /v1/tokens": "admin",
     "POST /v1/tokens": "admin",
     "DELETE /v1/tokens/{token}": "admin",

@@ -30,6 +30,7 @@ BODIES: dict[Handler, Any] = {
     servers.edit_server: servers.ServerEdit,
     servers.server_token: None,
     servers.reset_server: None,
+    servers.keep_server: None,
     servers.create_token: servers.TokenIn,
     plans.push_archive: UPLOAD,
     plans.put_version: plans.ManifestIn,
