@@ -24,6 +24,9 @@ CREATE TABLE file (
   key_id        TEXT    NOT NULL,                            -- the key file beside the database must carry this id
   last_commit   INTEGER NOT NULL,                            -- greatest commit number given out in an acknowledged batch
   uptime_ms     INTEGER NOT NULL DEFAULT 0,                  -- deadlines count this, not differences of wall clocks
+  grace_s       INTEGER NOT NULL DEFAULT 86400 CHECK (grace_s >= 1),       -- silence after a run's time limit until it is lost: our agent ...
+  retry_s       INTEGER NOT NULL DEFAULT 10 CHECK (retry_s >= 1),          -- wait before a second attempt; doubles with each
+  stock_grace_s INTEGER NOT NULL DEFAULT 14400 CHECK (stock_grace_s >= 1), -- ... and a stock one
   url           TEXT,                                        -- base of every URL we write; null: the listener's own
   created_at    INTEGER NOT NULL
 ) STRICT;
@@ -337,8 +340,9 @@ CREATE TABLE state (
   since        INTEGER NOT NULL,       -- ms: when status or phase last moved
   commit_no    INTEGER NOT NULL,       -- ... and in which commit; at or below seen.delivered a pending one shows as delivered
   held         INTEGER NOT NULL DEFAULT 0 CHECK (held IN (0, 1)), -- `once`: changed since it ran
-  attempt      INTEGER NOT NULL DEFAULT 1,
-  next_at      INTEGER,                -- the next attempt is due
+  attempt      INTEGER NOT NULL DEFAULT 1 CHECK (attempt >= 1), -- of this generation; never the same twice
+  tries        INTEGER NOT NULL DEFAULT 1 CHECK (tries >= 1),   -- which of `max_attempts` that is; counted anew at each boot for per-boot
+  next_at      INTEGER,                -- this attempt waits until then, in ms of file.uptime_ms; null: it does not
   run          TEXT,                   -- the run that status and phase are about; retention spares it
   repeating    TEXT,                   -- run id of a repeat that is running now, beside the status
   deadline     INTEGER,                -- of ready DELETE work, in ms of file.uptime_ms
@@ -426,8 +430,9 @@ CREATE TABLE run (
   started_at      INTEGER,             -- when the report arrived; the machine's own clock is in the signal
   ended_at        INTEGER,
   ended_commit    INTEGER,
-  deadline        INTEGER,             -- in ms of file.uptime_ms
-  cancel          INTEGER NOT NULL DEFAULT 0 CHECK (cancel IN (0, 1)), -- a person asked for its end
+  due             INTEGER,             -- in ms of file.uptime_ms: silent until then, it is overdue; null: it is, or may take any time
+  deadline        INTEGER,             -- ... it is lost
+  cancel          INTEGER NOT NULL DEFAULT 0 CHECK (cancel IN (0, 1)), -- a person asked for its end, and its machine has not reported it yet
   effect          TEXT NOT NULL DEFAULT 'recorded' CHECK (effect IN ('recorded', 'none')), -- of its end on the deployment
   effect_why      TEXT,
   CHECK ((stands = 'ended') = (status IS NOT NULL))
@@ -436,6 +441,8 @@ CREATE INDEX run_by_deployment ON run (deployment, seq);
 CREATE INDEX run_by_generation ON run (generation, seq);
 CREATE INDEX run_open ON run (server) WHERE stands IN ('granted', 'running', 'rebooting');
 CREATE INDEX run_open_by_deployment ON run (deployment) WHERE stands IN ('granted', 'running', 'rebooting');
+CREATE INDEX run_cancel ON run (server) WHERE cancel = 1;
+CREATE INDEX run_due ON run (due) WHERE due IS NOT NULL;
 CREATE INDEX run_deadline ON run (deadline) WHERE deadline IS NOT NULL;
 -- At most one start per grant: a second grant of one attempt is refused by the file itself.
 CREATE UNIQUE INDEX run_grant ON run (generation, attempt) WHERE granted_commit IS NOT NULL AND stands <> 'released';

@@ -15,7 +15,7 @@ Reason = Literal["exit", "timeout", "error-output", "no-hook", "invalid", "inter
 Policy = Literal["on-change", "once", "per-boot", "always"]
 Action = Literal["CREATE", "UPDATE", "DELETE", "SUSPEND", "RESUME"]
 Cause = Literal["create", "update", "switch", "rerun", "reset", "follow", "heat", "undo", "delete"]
-Outcome = Literal["ended", "timeout", "interrupted", "no-hook", "invalid"]
+Outcome = Literal["ended", "timeout", "interrupted", "cancelled", "no-hook", "invalid"]
 Repeat = Literal["boot", "agent-start", "changed", "interval"]
 Refusal = Literal["superseded", "blocked", "cancelled", "claimed", "other-instance", "deleted"]
 Release = Literal["dependency", "superseded", "cancelled", "deleted"]
@@ -31,7 +31,7 @@ class Standing(msgspec.Struct, frozen=True):
     """Where a deployment stands on its current generation.
 
     `held`: a `once` one, changed since it ran. `run`: the run that status and phase are about. `repeating`: a repeat that runs now, beside
-    the status.
+    the status. `attempt` counts within the generation, `tries` those of this round; `next_at`: it waits until then, in ms of uptime.
     """
 
     status: Status
@@ -41,6 +41,9 @@ class Standing(msgspec.Struct, frozen=True):
     held: bool = False
     run: str | None = None
     repeating: str | None = None
+    attempt: int = 1
+    tries: int = 1
+    next_at: int | None = None
 
     @property
     def ungranted(self) -> bool:
@@ -110,7 +113,8 @@ _HELD = "changed since it ran; `rerun` applies the change"
 def _held(memory: Memory, before: Standing | None) -> Standing:
     """The change is not run; the run there was (or is) goes on deciding the status."""
     if before is not None and not before.ungranted:
-        return msgspec.structs.replace(before, sentence=f"{before.sentence.partition('; ' + _HELD)[0]}; {_HELD}", held=True)
+        sentence = f"{before.sentence.partition('; ' + _HELD)[0]}; {_HELD}"
+        return msgspec.structs.replace(before, sentence=sentence, held=True, attempt=1, tries=1)
     if memory.completed_generation is None:
         return Standing("FAILED", None, "interrupted", f"it was started and never reported complete; {_HELD}", held=True)
     return Standing("COMPLETE", None, None, f"complete; {_HELD}", held=True)
@@ -123,29 +127,79 @@ def waiting(*, blocked: bool, repeating: str | None = None) -> Standing:
     return Standing("IN_PROGRESS", "pending", None, "ready; its machine has not asked for it yet", repeating=repeating)
 
 
+def waiting_on(standing: Standing, *, blocked: bool) -> Standing:
+    """The same for one that has waited before: its attempt stays what it is."""
+    again = waiting(blocked=blocked, repeating=standing.repeating)
+    return msgspec.structs.replace(again, attempt=standing.attempt, tries=standing.tries, next_at=standing.next_at)
+
+
+RETRIED: tuple[Reason, ...] = ("exit", "timeout", "error-output", "interrupted")
+LONGEST_BACK_OFF_MS = 600_000
+
+
+def back_off(tries: int, first_ms: int) -> int:
+    """How long the attempt after so many tries waits: doubling, at most ten minutes."""
+    return min(first_ms << min(tries - 1, 20), max(first_ms, LONGEST_BACK_OFF_MS))
+
+
+def next_attempt(standing: Standing, attempt: int, tries: int, verdict: Verdict, *, of: int, at: int, blocked: bool) -> Standing:
+    """It failed, and is tried again at `at`: as attempt `attempt` of its generation, `tries` having failed in this round."""
+    again = waiting(blocked=blocked, repeating=standing.repeating)
+    sentence = f"attempt {tries + 1} of {of} follows: {verdict.sentence}"
+    return msgspec.structs.replace(again, sentence=sentence, attempt=attempt, tries=tries + 1, next_at=at)
+
+
 # ------------------------------------------------------------------------------------------------------------ events of its runs
 
 
 def granted(standing: Standing, run: str, *, follows: bool) -> Standing:
     """A run was granted: the machine may start it (`follows`: after others of its own server)."""
     sentence = "granted to start after others of its server" if follows else "granted; no word that it has started"
-    return Standing("IN_PROGRESS", "granted", None, sentence, run=run, repeating=standing.repeating)
+    return Standing(
+        "IN_PROGRESS", "granted", None, sentence, run=run, repeating=standing.repeating, attempt=standing.attempt, tries=standing.tries
+    )
 
 
 def started(standing: Standing, run: str, repeat: Repeat | None) -> Standing:
-    """The machine says that it has started. A repeat runs beside the status and never takes it back."""
+    """The machine says that it has started, though it may have been given up. A repeat runs beside the status and never takes it back."""
     if repeat is not None and standing.phase is None:
         return msgspec.structs.replace(standing, repeating=run)
-    if standing.status != "IN_PROGRESS":
+    given_up = standing.reason == "lost" and standing.run == run
+    if standing.status != "IN_PROGRESS" and not given_up:
         return standing
-    return Standing("IN_PROGRESS", "running", None, "running", held=standing.held, run=run, repeating=standing.repeating)
+    fields = {"status": "IN_PROGRESS", "phase": "running", "reason": None, "sentence": "running", "run": run, "next_at": None}
+    return msgspec.structs.replace(standing, **fields)
+
+
+def overdue(standing: Standing, silence: str) -> Standing:
+    """Its run should have been heard of by now."""
+    if standing.phase not in ("granted", "running", "rebooting"):
+        return standing
+    return msgspec.structs.replace(standing, phase="overdue", sentence=silence)
+
+
+def cancelled(standing: Standing, sentence: str) -> Standing:
+    """It ends unstarted because a person says so."""
+    fields = {"status": "FAILED", "phase": None, "reason": "cancelled", "sentence": sentence, "next_at": None}
+    return msgspec.structs.replace(standing, **fields)
+
+
+def cancel_asked(standing: Standing, by: str) -> Standing:
+    """It is on its machine, or on the way: its end has been asked for. A finished one with a repeat stays what it is."""
+    if standing.phase is None or standing.sentence.endswith(_ASKED):
+        return standing
+    return msgspec.structs.replace(standing, sentence=f"{standing.sentence}; {by}{_ASKED}")
+
+
+_ASKED = " asked its machine to cancel it"
 
 
 def finished(standing: Standing, run: str, verdict: Verdict) -> Standing:
     """The machine says what it came to."""
     sentence = f"{verdict.sentence}; {_HELD}" if standing.held else verdict.sentence
     repeating = None if standing.repeating == run else standing.repeating
-    return Standing(verdict.status, None, verdict.reason, sentence, held=standing.held, run=run, repeating=repeating)
+    fields = {"status": verdict.status, "phase": None, "reason": verdict.reason, "sentence": sentence, "run": run, "next_at": None}
+    return msgspec.structs.replace(standing, **fields, repeating=repeating)
 
 
 # ------------------------------------------------------------------------------------------------------------ outcomes
@@ -168,6 +222,7 @@ def judge(
         texts: dict[Outcome, str] = {
             "timeout": f"ended after its time limit of {timeout} s" if timeout else "ended after its time limit",
             "interrupted": "cut short",
+            "cancelled": "cancelled",
             "no-hook": "the machine has no hook for this group",
             "invalid": "could not be run",
         }
@@ -178,6 +233,15 @@ def judge(
     if received:
         return Verdict("FAILED", "error-output", "error output: " + ", ".join(f"{name} : {_clip(outputs[name])}" for name in received))
     return Verdict("COMPLETE", None, "complete")
+
+
+def despite_cancel(verdict: Verdict) -> Verdict:
+    """What a run came to whose end had been asked for: cut short is cancelled, any other end came first and stands."""
+    if verdict.reason == "interrupted":
+        return Verdict("FAILED", "cancelled", f"cancelled: {verdict.sentence}")
+    if verdict.reason == "cancelled":
+        return verdict
+    return msgspec.structs.replace(verdict, sentence=f"{verdict.sentence}; it ended before the cancel reached it")
 
 
 def _clip(value: object) -> str:

@@ -45,6 +45,10 @@ class Item(msgspec.Struct, frozen=True):
     last: dict[str, Any] | None
     # a `once` one that was changed while its own earlier run may have started
     busy: bool = False
+    # its next attempt is not due yet
+    early: bool = False
+    # runs its machine is to end
+    cancel: tuple[str, ...] = ()
 
 
 def times(ms: int) -> str:
@@ -97,7 +101,7 @@ def desired_item(item: Item) -> dict[str, Any]:
     """One deployment as its server's agent sees it."""
     blocked_on = [
         {"deployment": one.deployment, "generation": one.generation, "name": f"{one.server}/{one.name}", "here": here}
-        for one, here in (item.blockers if item.ungranted else [])
+        for one, here in (item.blockers if item.ungranted and not item.early else [])
     ]
     return {
         "deployment": item.deployment,
@@ -109,8 +113,9 @@ def desired_item(item: Item) -> dict[str, Any]:
         "policy": item.policy,
         "interval": item.interval,
         "timeout": item.timeout,
-        "ready": not blocked_on and not item.busy,
+        "ready": not blocked_on and not item.busy and not item.early,
         "blocked_on": blocked_on,
+        "cancel": item.cancel,
         "after": item.after,
         "config": {
             "id": item.config,

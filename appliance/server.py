@@ -19,6 +19,7 @@ from appliance.web.context import Context
 from appliance.web.front import Front
 from appliance.web.native import about, agents, blobs, deployments, openapi, plans, servers
 from appliance.web.respond import render_error
+from appliance.web.ticking import tick_for_ever
 
 GRACE_SECONDS = 3
 
@@ -45,11 +46,15 @@ def build(appliance: Context, *, heat: bool | None = None) -> ASGIApp:
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         appliance.database.on_commit = appliance.after_commit
         appliance.database.bind(asyncio.get_running_loop())
-        flushing = asyncio.create_task(appliance.seen.flush_for_ever(appliance.database))
+        tasks = [
+            asyncio.create_task(appliance.seen.flush_for_ever(appliance.database)),
+            asyncio.create_task(tick_for_ever(appliance.database)),
+        ]
         yield
         appliance.waits.close()
-        flushing.cancel()
-        await asyncio.gather(flushing, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     handlers: dict[Any, Any] = {ApplianceError: render_error, HTTPException: render_error, Exception: render_error}
     app = Starlette(routes=[*_heat(appliance, heat), *ROUTES], exception_handlers=handlers, lifespan=lifespan)

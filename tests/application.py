@@ -53,6 +53,7 @@ class Application:
 
     def __enter__(self) -> Self:
         self.database = Database(str(self.path), clock=self.clock, new_id=self.ids)
+        self.database.uptime = self.clock
         if self.database.is_new:
             self.database.write(file.born, KEY.id)
             for role in ROLES:

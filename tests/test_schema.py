@@ -62,6 +62,11 @@ GOOD = {
 BAD = [
     ("file", {"one": 2}),
     ("file", {"epoch_number": 0}),
+    ("file", {"grace_s": 0}),
+    ("file", {"stock_grace_s": 0}),
+    ("file", {"retry_s": 0}),
+    ("state", {"attempt": 0}),
+    ("state", {"tries": 0}),
     ("pack", {"size": 0}),
     ("large", {"complete": 2}),
     ("large_part", {"n": -1}),

@@ -34,7 +34,7 @@ class Blocker:
 
 @dataclass(frozen=True)
 class Item:
-    """One deployment of this server as it should be."""
+    """One deployment of this server as it should be; `cancel`: runs that are to be ended."""
 
     deployment: str
     name: str
@@ -47,6 +47,7 @@ class Item:
     blocked_on: tuple[Blocker, ...]
     after: tuple[str, ...]
     config: Mapping[str, Any]
+    cancel: tuple[str, ...] = ()
 
     @property
     def group(self) -> str:
@@ -171,6 +172,7 @@ def _item(raw: Mapping[str, Any], where: str) -> Item:
         blocked_on=tuple(_blocker(entry, f"{where}.blocked_on") for entry in blocked_on),
         after=tuple(_uuid(entry, f"{where}.after") for entry in after),
         config=config,
+        cancel=tuple(_uuid(entry, f"{where}.cancel") for entry in _list(raw.get("cancel") or [], f"{where}.cancel")),
     )
 
 

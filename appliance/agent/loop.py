@@ -44,7 +44,7 @@ class Agent:
         self._stopping = threading.Event()
         self.line = Line(settings, me, facts, journal, self._news)
         self.outbox = Outbox(settings, journal, self.line)
-        self._runner = runner.Runner(settings, journal, facts, self._start_mark, self._stop_read, self.outbox.news.set)
+        self._runner = runner.Runner(settings, journal, facts, self._start_mark, self._stop_read, self.outbox.news.set, self._cancelled)
         self._claim_backoff = Backoff(settings.backoff_first, settings.backoff_last)
         self._claim_at = 0.0
         self._claim_wanted = False
@@ -179,6 +179,10 @@ class Agent:
         verdict = self._runner.run(start, document)
         self._failed = self._failed or verdict == passes.FAILED
         self.outbox.news.set()
+
+    def _cancelled(self, run: str) -> bool:
+        document = self.line.document
+        return document is not None and any(run in item.cancel for item in document.items)
 
     def _claim(self) -> bool:
         """Send what has no answer yet, if it is time. Whether answers came in."""

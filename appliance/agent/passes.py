@@ -190,6 +190,8 @@ def _releases(document: Document, memory: Memory, items: Mapping[str, Item], liv
         item = items.get(run.deployment)
         if run.deployment in document.deleted:
             found.append((run.run, "deleted"))
+        elif item is not None and run.run in item.cancel:
+            found.append((run.run, "cancelled"))
         elif item is not None and not same(run, item):
             found.append((run.run, "superseded"))
         elif any(_hopeless(generation, memory, live) for generation in run.after):
@@ -240,7 +242,7 @@ def _start(document: Document, memory: Memory, moment: Moment, items: Mapping[st
                 return Start(item, run.run, None), None
             continue
         last = memory.last.get(item.deployment)
-        if last is None or item.deployment in busy or not finished(item, memory):
+        if last is None or item.deployment in busy or not finished(item, memory) or _failed_unrun(item, memory, document):
             continue
         repeat, due = _repeat(item, last, document.changed, moment)
         if repeat == "boot" and _waits_for_boot(item, items, memory, moment):
@@ -250,6 +252,14 @@ def _start(document: Document, memory: Memory, moment: Moment, items: Mapping[st
         if due is not None:
             wake_at = due if wake_at is None else min(wake_at, due)
     return None, wake_at
+
+
+def _failed_unrun(item: Item, memory: Memory, document: Document) -> bool:
+    """Whether this generation failed without ever having been started (cancelled, say): there is nothing to repeat."""
+    done, seen = memory.done[item.generation], document.observed.get(item.deployment)
+    if done.run is not None or done.verdict == COMPLETE:
+        return False
+    return seen is None or seen.last is None or seen.last.get("generation") != item.generation
 
 
 def _repeat(item: Item, last: Last, changed: int, moment: Moment) -> tuple[str | None, float | None]:

@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping, Sequence
+from typing import Callable, Mapping, Sequence
 
 from . import procfs
 from .capture import Capture
@@ -66,7 +66,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Ending:
-    """How it ended: `exited` with a code (negative: a signal), `timeout` or `stopped`; `left` could not be ended."""
+    """How it ended: `exited` with a code (negative: a signal), `timeout`, `stopped` or `cancelled`; `left` could not be ended."""
 
     how: str
     code: int | None
@@ -123,10 +123,10 @@ class Leader:
         self._process.wait()
         return _sentence(int(failure), program)
 
-    def wait(self, timeout: float | None, *, grace: float, stop: int) -> Ending:
-        """Wait for the end, at most `timeout` seconds of the monotonic clock, or until `stop` is readable.
+    def wait(self, timeout: float | None, *, grace: float, stop: int, cancelled: Callable[[], bool]) -> Ending:
+        """Wait for the end, at most `timeout` seconds of the monotonic clock, or until `stop` is readable or it is `cancelled`.
 
-        In both of these cases the whole process group and whatever carries the run's mark is ended. What a program
+        In each of these cases the whole process group and whatever carries the run's mark is ended. What a program
         that came to its own end left in the background is left alone.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -146,6 +146,8 @@ class Leader:
                     return self._end("timeout", grace)
                 if stop in ready:
                     return self._end("stopped", grace)
+                if cancelled():
+                    return self._end("cancelled", grace)
         finally:
             if watch is not None:
                 os.close(watch)

@@ -52,7 +52,7 @@ def gather(
     else:
         _answer(found, ending, out.read())
     if ending.how != "exited":
-        found.outcome = "timeout" if ending.how == "timeout" else "interrupted"
+        found.outcome = "interrupted" if ending.how == "stopped" else ending.how
         found.message = _cut_short(ending)
     found.truncated += [name for name in limit(found.outputs) if name not in found.truncated]
     return Result(
@@ -159,7 +159,8 @@ def _read_outputs(prefix: Path, declared: Sequence[Mapping[str, Any]]) -> tuple[
 
 
 def _cut_short(ending: Ending) -> str:
-    what = "the time limit was reached" if ending.how == "timeout" else "the agent was stopped"
+    reasons = {"timeout": "the time limit was reached", "cancelled": "it was cancelled"}
+    what = reasons.get(ending.how, "the agent was stopped")
     if ending.left:
         return f"{what}; these processes could not be ended: {', '.join(map(str, ending.left))}"
     return f"{what}; the process group was ended"

@@ -25,9 +25,22 @@ from .signals import Result, wall
 
 
 class Runner:
-    """Runs one thing at a time. `stop` is a descriptor that becomes readable when the agent is told to stop; `news` rings the outbox."""
+    """Runs one thing at a time.
 
-    def __init__(self, settings: Settings, journal: Journal, facts: Facts, agent_start: str, stop: int, news: Callable[[], None]) -> None:
+    `stop` is a descriptor that becomes readable when the agent is told to stop; `news` rings the outbox; `cancelled` knows of runs.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        journal: Journal,
+        facts: Facts,
+        agent_start: str,
+        stop: int,
+        news: Callable[[], None],
+        cancelled: Callable[[str], bool],
+    ) -> None:
+        self._cancelled = cancelled
         self._settings, self._journal, self._facts = settings, journal, facts
         self._agent_start, self._stop, self._news = agent_start, stop, news
 
@@ -72,7 +85,7 @@ class Runner:
                 self._news()  # the start is delivered while it runs
                 if failure is not None:
                     return Result("invalid", begun.started_at, wall(), message=failure)
-                ending = leader.wait(item.timeout, grace=settings.grace, stop=self._stop)
+                ending = leader.wait(item.timeout, grace=settings.grace, stop=self._stop, cancelled=lambda: self._cancelled(begun.run))
                 declared = item.config.get("outputs") or []
                 return results.gather(prepared, declared, ending, out, err, begun.started_at)
             finally:

@@ -11,7 +11,7 @@ from .passes import COMPLETE, FAILED
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a run. `outcome` is `ended`, `timeout`, `interrupted`, `no-hook` or `invalid`."""
+    """What came of a run. `outcome` is `ended`, `timeout`, `interrupted`, `cancelled`, `no-hook` or `invalid`."""
 
     outcome: str
     started_at: str

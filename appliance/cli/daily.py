@@ -1,10 +1,10 @@
-"""`appliance status`, `why`, `log`, `wait`, `rerun`: the verbs of every day."""
+"""`appliance status`, `why`, `log`, `wait`, `rerun`, `cancel`: the verbs of every day."""
 
 import argparse
 from typing import Any
 
 from appliance.cli.common import SUCCESS, Console, command, duration_or_none
-from appliance.cli.finding import deployment_path, deployments, label, standing
+from appliance.cli.finding import deployment_path, deployments, label, standing, summary
 from appliance.client import part
 
 CODES = "exit codes: 0 all complete, 1 one failed, 3 not in time, 4 one waits for another that failed, 5 unknown or deleted"
@@ -12,6 +12,11 @@ CODES = "exit codes: 0 all complete, 1 one failed, 3 not in time, 4 one waits fo
 
 def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the commands."""
+    _register(parsers)
+    _register_cancel(parsers)
+
+
+def _register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = command(
         parsers,
         "status",
@@ -78,6 +83,27 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     parser.add_argument("--wait", action="store_true", help="wait for the end (at most 1 h), with the exit codes of `appliance wait`")
 
 
+def _register_cancel(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = command(
+        parsers,
+        "cancel",
+        "end deployments before their time",
+        _cancel,
+        example="appliance cancel web-1/base\nappliance cancel web-1/base --force",
+        reads=True,
+    )
+    parser.description = (
+        "End deployments before their time: all of them or none. What was not granted is cancelled at once; what runs is ended by its"
+        " machine, with all that it started; what it came to stands if it was faster. A machine that is away hears of it when it is back."
+    )
+    _several(parser)
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="over at once for the appliance, without a word from its machine (the only way for stock agents)",
+    )
+
+
 def _one(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("deployment", metavar="X", help="the deployment, as SERVER/NAME or by id")
 
@@ -119,6 +145,18 @@ def _wait(args: argparse.Namespace, console: Console) -> int:
     from appliance.cli.waiting import wait_for
 
     return wait_for(console, deployments(console, args.deployments), args.timeout)
+
+
+def _cancel(args: argparse.Namespace, console: Console) -> int:
+    ids = [one["id"] for one in deployments(console, args.deployments)]
+    found: list[Any] = console.client.post("/v1/deployments/cancel", {"ids": ids, "force": args.force})
+    for one in found:
+        console.note(f"{label(one)}: {summary(one)}")
+    if console.json:
+        console.dump(found)
+    waiting = [label(one) for one in found if one["settled"] is None or one["repeating"]]
+    console.next("appliance wait " + " ".join(waiting) if 0 < len(waiting) < 5 else "appliance status")
+    return SUCCESS
 
 
 def _rerun(args: argparse.Namespace, console: Console) -> int:

@@ -56,6 +56,19 @@ def terms_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", metavar="TIME", type=duration_or_none, default=argparse.SUPPRESS, help="its time limit: 90s, 5m, 1h, none (default 1h)"
     )
+    parser.add_argument(
+        "--attempts",
+        metavar="N",
+        type=attempts,
+        help="try it so often at most (default 1; for per-boot, in each boot): after it exited with an error, timed out or was cut short",
+    )
+
+
+def attempts(text: str) -> int:
+    """A number of attempts; for argparse."""
+    if not text.isdecimal() or not 1 <= int(text) <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of attempts (1 to 100)")
+    return int(text)
 
 
 def after(refs: list[str], server: str) -> list[str]:
@@ -100,6 +113,7 @@ def _item(args: argparse.Namespace, config: Any, server: Any) -> dict[str, Any]:
     plain, secret = given(args)
     item: dict[str, Any] = {"server": server["id"], "name": args.name, "config": config, "inputs": plain, "secrets": secret, "update": True}
     item |= {"policy": args.policy, "interval": args.interval, "depends_on": after(args.after or [], server["name"])}
+    item |= {"attempts": args.attempts} if args.attempts else {}
     return item | ({"timeout": args.timeout} if "timeout" in args else {})
 
 

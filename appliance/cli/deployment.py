@@ -110,6 +110,7 @@ def _show(args: argparse.Namespace, console: Console) -> int:
         ("generation", f"{generation['number']}: {generation['cause']} by {generation['by']}{made}, {since(generation['created_at'])}"),
         ("policy", one["policy"] + (f", every {exact(one['interval'])}" if one["interval"] else "")),
         ("timeout", exact(one["timeout"]) if one["timeout"] else "none"),
+        *([("attempts", str(one["attempts"]))] if one["attempts"] > 1 else []),
         ("hook", config["group"] or "none"),
         ("runs", runs_what(config)),
         ("config", config["id"]),
@@ -197,6 +198,7 @@ def _update(args: argparse.Namespace, console: Console) -> int:
         edit["interval"] = args.interval
     edit |= {"policy": args.policy} if args.policy else {}
     edit |= {"timeout": args.timeout} if "timeout" in args else {}
+    edit |= {"attempts": args.attempts} if args.attempts else {}
     edit |= {"name": args.rename} if args.rename else {}
     if not any(edit.values()) and edit.keys() <= {"inputs", "secrets", "drop"}:
         raise Failure("nothing says what to change", "see: appliance deployment update --help")

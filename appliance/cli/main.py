@@ -10,7 +10,7 @@ from appliance.cli.common import USAGE, Parser, clean, run_command
 
 # In the order the help shows them; the daily verbs first. A room is imported only when one of its commands is asked for, or for help.
 ROOMS: dict[str, tuple[str, ...]] = {
-    "appliance.cli.daily": ("status", "why", "log", "wait", "rerun"),
+    "appliance.cli.daily": ("status", "why", "log", "wait", "rerun", "cancel"),
     "appliance.cli.deploy": ("deploy",),
     "appliance.cli.deployment": ("deployment",),
     "appliance.cli.config": ("config",),
@@ -23,7 +23,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 }
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "every day": ("status", "why", "log", "wait", "rerun"),
+    "every day": ("status", "why", "log", "wait", "rerun", "cancel"),
     "say what must run": ("deploy", "deployment", "config", "plan"),
     "machines and people": ("server", "agent", "token", "audit"),
     "the appliance itself": ("serve", "heat", "demo"),

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from appliance.cli.common import REFUSED, SUCCESS, USAGE, Console, Failure, command
+from appliance.cli.common import REFUSED, SUCCESS, USAGE, Console, Failure, command, duration
 from appliance.client import config_path
 
 
@@ -37,6 +37,13 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         "--heat-none",
         action="store_true",
         help="let Heat's clients on this host ask without a credential (see: appliance heat)",
+    )
+    parser.add_argument(
+        "--grace", metavar="TIME", type=duration, help="silence of an agent after a run's time limit until it is lost (stored; default 24h)"
+    )
+    parser.add_argument("--stock-grace", metavar="TIME", type=duration, help="the same for stock agents (stored; default 4h)")
+    parser.add_argument(
+        "--retry", metavar="TIME", type=duration, help="wait before a second attempt; doubles, at most 10m (stored; default 10s)"
     )
     parser.add_argument("--access-log", action="store_true", help="log each request (URL secrets are masked)")
 
@@ -71,6 +78,8 @@ def _serve(args: argparse.Namespace, console: Console) -> int:
         raise Failure(f"refusing requests without a credential on {host}", "--heat-none goes with a loopback listener only")
     if args.heat_none and args.url:
         _refuse_open(args.url)
+    if any(one is not None and one < 1 for one in (args.grace, args.stock_grace, args.retry)):
+        raise Failure("--grace, --stock-grace and --retry are at least 1s")
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     # an exception of a handler has been logged, with its request, where it became an answer
     logging.getLogger("uvicorn.error").addFilter(lambda record: not record.getMessage().startswith("Exception in ASGI application"))
@@ -86,6 +95,8 @@ def _serve(args: argparse.Namespace, console: Console) -> int:
         if args.url:
             _check_url(args.url)
             opened.database.write(file.set_url, args.url.rstrip("/"))
+        if args.grace or args.stock_grace or args.retry:
+            opened.database.write(file.set_pace, args.grace, args.stock_grace, args.retry)
         url = (args.url or opened.row.url or own).rstrip("/")
         if args.heat_none:
             _refuse_open(url)

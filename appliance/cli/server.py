@@ -64,6 +64,16 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 
     parser = command(
         server,
+        "keep",
+        "go on with whoever speaks next for a machine that is in doubt; nothing runs again",
+        _keep,
+        example="appliance server keep web-1",
+        reads=True,
+    )
+    _name(parser)
+
+    parser = command(
+        server,
         "reset",
         "forget what was done on a machine, and run everything there again",
         _reset,
@@ -190,7 +200,8 @@ def _show(args: argparse.Namespace, console: Console) -> int:
         )
     if found["trouble"]:
         console.note(f"nothing runs there: {found['trouble']['message']}")
-        console.next(f"appliance server reset {found['name']}", "if everything shall run again there")
+        console.note(f"if everything shall run again on whoever speaks next: appliance server reset {found['name']}")
+        console.next(f"appliance server keep {found['name']}", "to go on with whoever speaks next, running nothing again")
     elif found["kind"] == "unenrolled":
         console.next(f"appliance server token {found['name']}", "its machine has not joined")
     elif found["kind"] == "stock" and found["seen_at"] is None:
@@ -241,6 +252,16 @@ def _reset(args: argparse.Namespace, console: Console) -> int:
     if console.json:
         console.dump(done)
     console.note(f"reset {found['name']}: {_counted(done['deployments'])} will run again")
+    console.next("appliance status")
+    return SUCCESS
+
+
+def _keep(args: argparse.Namespace, console: Console) -> int:
+    found = console.client.get(server_path(args.name))
+    done = console.client.post(server_path(found["id"]) + "/keep")
+    if console.json:
+        console.dump(done)
+    console.note(f"kept {found['name']}: whoever speaks next is its machine, and what is finished stays finished")
     console.next("appliance status")
     return SUCCESS
 

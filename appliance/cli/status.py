@@ -76,7 +76,9 @@ def _show(console: Console, found: dict[str, Any]) -> None:
     for one in there:
         if one["trouble"] is not None:
             console.print("", f"{one['name']}: nothing runs there: {one['trouble']['message']}")
-            console.print(f"  if that is meant, and everything shall run again there: appliance server reset {one['name']}")
+            console.print(
+                f"  to go on there: appliance server keep {one['name']}; to run everything again: appliance server reset {one['name']}"
+            )
     if attention:
         console.print("", *(f"{label(one)}: {summary(one)}" for one in attention))
     console.next(_next(there, attention))

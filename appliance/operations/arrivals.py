@@ -25,7 +25,10 @@ SENTENCES = {
     "reverted": "the agent's journal is older than what it reported before (a snapshot was reverted)",
     "clone": "two machines speak with this server's token (one is a clone of the other)",
 }
-HINT = "decide with: appliance server reset {name} (runs everything again on whoever speaks next)"
+HINT = (
+    "decide with: appliance server keep {name} (goes on with whoever speaks next, and runs nothing again)"
+    " or appliance server reset {name} (runs everything again there)"
+)
 
 
 WORKING: tuple[Recognised, ...] = ("known", "first", "rebooted", "state-lost")
@@ -60,7 +63,10 @@ def arrive(tx: Tx, server_id: str, who: Who, alive_at: int | None) -> Server:
             servers.doubt(tx, server_id)
         case "known":
             servers.journal_at(tx, server_id, who.journal)
-        case "first" | "rebooted":
+        case "first":
+            close_runs(tx, server_id, "another agent speaks for the server", spare=who.agent_state)
+            servers.speaks(tx, server_id, who.instance, who.agent_state, who.boot, boots_after(server.boots, who.boot), who.journal)
+        case "rebooted":
             servers.speaks(tx, server_id, who.instance, who.agent_state, who.boot, boots_after(server.boots, who.boot), who.journal)
         case "state-lost":
             close_runs(tx, server_id, "the agent's state was lost")

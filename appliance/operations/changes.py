@@ -8,7 +8,7 @@ import msgspec
 from appliance import config as configs_rules
 from appliance import fingerprint
 from appliance.config import Given, Statement
-from appliance.deployment import Action, Cause, Memory, Policy, Standing, begin, waiting
+from appliance.deployment import Action, Cause, Memory, Policy, Standing, begin, waiting, waiting_on
 from appliance.errors import ApplianceError, Conflict
 from appliance.keys import Key
 from appliance.operations.sources import Sources
@@ -160,8 +160,8 @@ def tell_of_failure(tx: Tx, failed: Iterable[str]) -> None:
 def stand(tx: Tx, one: Deployment) -> None:
     """Bring one that waits to blocked or pending, as what it depends on stands now."""
     if one.standing.ungranted:
-        standing = waiting(blocked=bool(deployments.blockers(tx, one.id)), repeating=one.standing.repeating)
-        if standing != one.standing:
+        standing = waiting_on(one.standing, blocked=bool(deployments.blockers(tx, one.id)))
+        if standing.phase != one.standing.phase:
             deployments.set_state(tx, one.id, one.generation.id, one.terms_number, standing)
 
 

@@ -9,6 +9,7 @@ from appliance.names import check_uuid
 from appliance.numbers import Whole
 from appliance.operations.arrivals import arrive, refusal
 from appliance.operations.changes import waits_for_itself
+from appliance.operations.limits import at_grant
 from appliance.store import deployments, runs
 from appliance.store.deployments import Deployment
 from appliance.store.runs import Claim
@@ -88,10 +89,14 @@ def _judge(tx: Tx, server: Server, ask: Ask, found: Deployment | None) -> tuple[
         return "deleted", "the deployment is not there any more", []
     if ask.generation != found.generation.id:
         return "superseded", f"generation {found.generation.number} is current", []
+    if found.standing.reason == "cancelled" and found.standing.run is None:
+        return "cancelled", found.standing.sentence, []
     if not found.standing.ungranted:
         return "claimed", f"it is {found.standing.phase or found.standing.status}", []
-    if ask.attempt != found.attempt:
-        return "claimed", f"attempt {found.attempt} is the one to run", []
+    if ask.attempt != found.standing.attempt:
+        return "claimed", f"attempt {found.standing.attempt} is the one to run", []
+    if found.standing.next_at is not None:
+        return "blocked", f"attempt {ask.attempt} is not due yet", []
     if waits_for_itself(tx, found):
         return "blocked", "an earlier run has not been reported to its end", []
     after: list[str] = []
@@ -123,6 +128,7 @@ def _grant(tx: Tx, server: Server, who: Who, ask: Ask, found: Deployment, after:
         boot=who.boot,
         changed=server.changed,
         owed=memory.must_run,
+        limits=at_grant(tx, server.id, server.kind, found.terms.timeout, after),
     )
     if memory.must_run:
         deployments.set_memory(tx, found.id, msgspec.structs.replace(memory, must_run=False))

@@ -23,6 +23,7 @@ UNSET = msgspec.UNSET
 Unset = msgspec.UnsetType
 
 TIMEOUT_LIMIT = 30 * 24 * 3600
+ATTEMPTS_LIMIT = 100
 MANY = 20_000
 
 
@@ -40,6 +41,7 @@ class Wanted(msgspec.Struct, frozen=True):
     policy: Policy | None = None
     interval: int | None = None
     timeout: int | None = TIMEOUT_SECONDS
+    attempts: int = 1
     depends_on: list[str] = []
     update: bool = False
 
@@ -55,6 +57,7 @@ class Edit(msgspec.Struct, frozen=True):
     policy: Policy | Unset = UNSET
     interval: int | Unset | None = UNSET
     timeout: int | Unset | None = UNSET
+    attempts: int | Unset = UNSET
     depends_on: list[str] | Unset = UNSET
 
 
@@ -177,7 +180,7 @@ def _begin(batch: _Batch, item: Wanted, id: str, needs: list[str]) -> Done:
     wanted = desire(batch.key, batch.sources, config, inputs)
     server = servers.find(batch.tx, item.server)
     policy = _policy(item.policy, plain) or _policy(None, rules.effective(config.statement, {})) or "on-change"
-    terms = checked_terms(server, Terms(item.name, policy, item.interval, item.timeout, config.id, inputs))
+    terms = checked_terms(server, Terms(item.name, policy, item.interval, item.timeout, config.id, inputs, item.attempts))
     first_generation(batch.tx, id, server.id, terms, needs, wanted, batch.by)
     audit.record(batch.tx, batch.by, "deployment create", id, server=server.name, name=item.name, policy=terms.policy)
     return Done(id, "created", [])
@@ -191,7 +194,7 @@ def _bring(batch: _Batch, item: Wanted, old: Deployment, needs: list[str]) -> Do
     policy, interval = said or old.terms.policy, item.interval
     if said is None and interval is None:
         interval = old.terms.interval
-    terms = Terms(item.name, policy, interval, item.timeout, config.id, seal(batch.key, plain, secret))
+    terms = Terms(item.name, policy, interval, item.timeout, config.id, seal(batch.key, plain, secret), item.attempts)
     return _apply(batch, old, config, terms, needs)
 
 
@@ -225,6 +228,7 @@ def _edit(batch: _Batch, id: str, edit: Edit) -> Done:
         old.terms.timeout if isinstance(edit.timeout, Unset) else edit.timeout,
         config.id,
         seal(key, plain, secret),
+        old.terms.attempts if isinstance(edit.attempts, Unset) else edit.attempts,
     )
     if terms.name is not None and terms.name != old.terms.name and deployments.named(tx, old.server, terms.name):
         raise Conflict(f"{old.server_name}/{terms.name} exists already")
@@ -286,6 +290,7 @@ def _terms_changed(old: Terms, new: Terms) -> list[str]:
         ("policy", f"policy {new.policy}"),
         ("interval", f"interval {new.interval} s" if new.interval else "no interval"),
         ("timeout", f"timeout {new.timeout} s" if new.timeout else "no timeout"),
+        ("attempts", f"attempts {new.attempts}"),
     ]
     return [text for field, text in words if getattr(old, field) != getattr(new, field)]
 
@@ -309,6 +314,8 @@ def checked_terms(server: Server, terms: Terms) -> Terms:
         raise Invalid(f"an interval of {terms.interval} s is too short", hint=f"use at least {INTERVAL_SECONDS} s")
     if terms.timeout is not None and not 1 <= terms.timeout <= TIMEOUT_LIMIT:
         raise Invalid(f"a timeout of {terms.timeout} s is out of range", hint=f"use 1 to {TIMEOUT_LIMIT} seconds, or none")
+    if not 1 <= terms.attempts <= ATTEMPTS_LIMIT:
+        raise Invalid(f"{terms.attempts} attempts are out of range", hint=f"use 1 to {ATTEMPTS_LIMIT}")
     if server.kind == "stock" and terms.policy != "on-change":
         raise Conflict(
             f"{server.name!r} runs a stock agent, which runs one id once and cannot keep the policy {terms.policy}",

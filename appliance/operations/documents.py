@@ -9,7 +9,7 @@ from appliance.errors import Corrupt
 from appliance.keys import Key
 from appliance.operations.changes import clear, waits_for_itself
 from appliance.operations.sources import text_of
-from appliance.store import blobs, configs, deployments, file, servers, uses
+from appliance.store import blobs, configs, deployments, file, runs, servers, uses
 from appliance.store.configs import Config
 from appliance.store.deployments import Deployment
 from appliance.store.tx import Reader
@@ -29,14 +29,24 @@ def items(tx: Reader, key: Key, server_id: str) -> list[Item]:
     blocked = deployments.blockers_on(tx, server_id)
     order = run_order((id, one.terms.name, one.seq, needs.get(id, [])) for id, one in there.items())
     known: dict[str, Config] = {}
+    cancels = runs.to_be_cancelled(tx, server_id)
     found = []
     for id in order:
         blockers = [(blocker, blocker.deployment in there) for blocker in blocked.get(id, [])]
-        found.append(_item(tx, key, there[id], [need for need in needs.get(id, []) if need in there], blockers, known))
+        after = [need for need in needs.get(id, []) if need in there]
+        found.append(_item(tx, key, there[id], after, blockers, known, cancels))
     return found
 
 
-def _item(tx: Reader, key: Key, one: Deployment, after: list[str], blockers: list[tuple[Blocker, bool]], known: dict[str, Config]) -> Item:
+def _item(
+    tx: Reader,
+    key: Key,
+    one: Deployment,
+    after: list[str],
+    blockers: list[tuple[Blocker, bool]],
+    known: dict[str, Config],
+    cancels: dict[str, list[str]],
+) -> Item:
     config = known.get(one.terms.config) or known.setdefault(one.terms.config, configs.by_id(tx, one.terms.config))
     made = config  # the bytes are those the generation was made of, wherever they come from by now
     if one.generation.terms != one.terms_number:
@@ -57,7 +67,7 @@ def _item(tx: Reader, key: Key, one: Deployment, after: list[str], blockers: lis
         one.terms.name,
         one.generation.id,
         one.generation.number,
-        one.attempt,
+        one.standing.attempt,
         one.generation.action,
         one.generation.action_start,
         one.terms.policy,
@@ -76,6 +86,8 @@ def _item(tx: Reader, key: Key, one: Deployment, after: list[str], blockers: lis
         one.standing.phase,
         last,
         waits_for_itself(tx, one),
+        one.standing.next_at is not None,
+        tuple(cancels.get(one.id, ())),
     )
 
 

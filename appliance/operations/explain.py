@@ -14,7 +14,10 @@ SILENT_MS = 120_000
 
 
 class View(msgspec.Struct, frozen=True):
-    """A deployment as people see it: `phase` says `delivered` where its agent was handed it, `settled` why a waiter need not wait on."""
+    """A deployment as people see it: `phase` says `delivered` where its agent was handed it, `settled` why a waiter need not wait on.
+
+    `retry_in`: seconds until its next attempt, None when it waits for none.
+    """
 
     deployment: Deployment
     phase: Phase | None
@@ -22,6 +25,7 @@ class View(msgspec.Struct, frozen=True):
     blockers: list[Blocker]
     needs: list[str]
     settled: str | None
+    retry_in: int | None
 
 
 class Why(msgspec.Struct, frozen=True):
@@ -43,11 +47,24 @@ def view(tx: Reader, one: Deployment, seen: Seen | None) -> View:
         delivered = seen is not None and seen.delivered is not None and seen.delivered >= one.state_commit
         phase = "delivered" if delivered else phase
         sentence = pending_sentence(one, seen, delivered, tx.now)
+        if standing.tries > 1:
+            sentence = attempt_sentence(tx, one, sentence)
     elif phase == "granted" and one.server_kind == "stock":
         sentence = f"delivered, no result since {times(one.since)}; its agent reports once, and only when it can"
     elif found:
         sentence = "waits for " + ", ".join(f"{it.server}/{it.name} ({it.status if it.status == 'FAILED' else it.phase})" for it in found)
-    return View(one, phase, sentence, found, deployments.needs(tx, one.id), settled(tx, one))
+    retry_in = None if standing.next_at is None else max(0, standing.next_at - tx.uptime + 999) // 1000
+    return View(one, phase, sentence, found, deployments.needs(tx, one.id), settled(tx, one), retry_in)
+
+
+def attempt_sentence(tx: Reader, one: Deployment, ready: str) -> str:
+    """Which attempt is the next one, when, and what became of the one before."""
+    standing = one.standing
+    last = next((run.sentence for run in runs.of_deployment(tx, one.id, 1) if run.sentence), "it failed")
+    which = f"attempt {standing.tries} of {max(one.terms.attempts, standing.tries)}"
+    if standing.next_at is None:
+        return f"{which} ({last}); {ready}"
+    return f"{which} in {max(0, standing.next_at - tx.uptime + 999) // 1000} s: {last}"
 
 
 def pending_sentence(one: Deployment, seen: Seen | None, delivered: bool, now: int) -> str:
@@ -108,6 +125,7 @@ def why(tx: Reader, one: Deployment, seen: Seen | None) -> Why:
         because.append(f"run {run.id[:8]} of generation {known[0] if known else 'unknown'}: {run_sentence(run)}")
     if server.trouble is not None:
         because.append(f"nothing runs on {server.name}: {server.trouble.sentence}")
+        because.append(f"`server keep {server.name}` goes on with whoever speaks next, `server reset {server.name}` runs everything again")
     if server.rival is not None:
         because.append(f"a second agent spoke with the token of {server.name} and was given nothing")
     if seen is not None:
@@ -145,7 +163,7 @@ def run_sentence(run: Run) -> str:
 def next_command(tx: Reader, one: Deployment, shown: View, server: Server) -> str | None:
     """The command that would change where it stands."""
     if server.trouble is not None:
-        return f"appliance server reset {server.name}"
+        return f"appliance server keep {server.name}"
     if one.standing.status == "FAILED" or one.standing.held:
         return f"appliance rerun {one.label}"
     roots = failed_roots(tx, one.id) if shown.phase == "blocked" else []

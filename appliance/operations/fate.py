@@ -2,11 +2,12 @@
 
 import msgspec
 
-from appliance.deployment import Standing, Verdict, finished
+from appliance.deployment import RETRIED, Standing, Verdict, back_off, despite_cancel, finished, next_attempt
 from appliance.keys import Key
 from appliance.operations.changes import desire, refuse_if_needed, renew, settle, tell_of_failure
+from appliance.operations.limits import after_the_unlimited
 from appliance.operations.sources import Sources
-from appliance.store import audit, configs, deployments, runs, servers, stock
+from appliance.store import audit, configs, deployments, file, runs, servers, stock
 from appliance.store.deployments import Deployment
 from appliance.store.runs import Run
 from appliance.store.tx import Reader, Tx
@@ -64,28 +65,48 @@ def reset(tx: Tx, key: Key, server_id: str, by: str, why: str) -> int:
     return len(all_of_it)
 
 
-def close_runs(tx: Tx, server: str, why: str) -> list[Run]:
-    """End every open run of a server as interrupted: its machine does not know of it any more. Those that were open."""
-    closed = runs.open_of_server(tx, server)
+def close_runs(tx: Tx, server: str, why: str, *, spare: str | None = None) -> list[Run]:
+    """End every open run of a server as interrupted: its machine does not know of it any more. Those that were open.
+
+    `spare`: but for the runs of this agent state.
+    """
+    closed = [run for run in runs.open_of_server(tx, server) if spare is None or run.agent_state != spare]
     for run in closed:
         verdict = Verdict("FAILED", "interrupted", f"interrupted: {why}")
-        deployment = deployments.find(tx, run.deployment)
-        concerned = deployment is not None and concerns(tx, deployment, run)
-        effect, reason = ("recorded", None) if concerned else ("none", run.effect_why or "not the current generation")
-        runs.end(tx, run.id, verdict, None, effect, reason, reported=False)  # type: ignore[arg-type]
-        if deployment is None:
-            continue
-        if concerned:
-            standing = finished(deployment.standing, run.id, verdict)
-            deployments.set_state(tx, deployment.id, deployment.generation.id, deployment.terms_number, standing)
-        else:
-            leave(tx, deployment, run)
-        remember_end(tx, deployment.id, run, verdict)
-    ids = dict.fromkeys(run.deployment for run in closed)
-    for id in ids:
-        settle(tx, id)
-    tell_of_failure(tx, ids)
+        close(tx, run, despite_cancel(verdict) if run.cancel else verdict)
+    runs.forget_cancels(tx, server, spare)
     return closed
+
+
+def close(tx: Tx, run: Run, verdict: Verdict) -> None:
+    """End an open run without a word from its machine."""
+    deployment = deployments.find(tx, run.deployment)
+    concerned = deployment is not None and concerns(tx, deployment, run)
+    effect, reason = ("recorded", None) if concerned else ("none", run.effect_why or "not the current generation")
+    runs.end(tx, run.id, verdict, None, effect, reason, reported=False)  # type: ignore[arg-type]
+    after_the_unlimited(tx, run)
+    if deployment is None:
+        return
+    if concerned:
+        apply(tx, deployment, conclude(tx, deployment, run, verdict))
+    else:
+        leave(tx, deployment, run)
+    remember_end(tx, deployment.id, run, verdict)
+
+
+def conclude(tx: Tx, deployment: Deployment, run: Run, verdict: Verdict) -> Standing:
+    """Where the end of a run that decides leaves its deployment: on the next attempt, if there is one, else on what it came to."""
+    standing, terms = deployment.standing, deployment.terms
+    tries = 1 if run.repeat == "boot" else standing.tries
+    own = run.generation == deployment.generation.id and not standing.held and not run.cancel and run.repeat in (None, "boot")
+    if verdict.reason not in RETRIED or not own or tries >= terms.attempts:
+        return finished(standing, run.id, verdict)
+    if standing.repeating == run.id:
+        standing = msgspec.structs.replace(standing, repeating=None)
+    at = tx.uptime + back_off(tries, file.pace(tx).retry)
+    blocked = bool(deployments.blockers(tx, deployment.id))
+    tx.touch(f"server:{deployment.server}")
+    return next_attempt(standing, max(standing.attempt, run.attempt) + 1, tries, verdict, of=terms.attempts, at=at, blocked=blocked)
 
 
 def leave(tx: Tx, deployment: Deployment, run: Run) -> None:

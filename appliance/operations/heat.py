@@ -9,7 +9,7 @@ import msgspec
 
 from appliance import heat
 from appliance.config import Statement
-from appliance.deployment import TIMEOUT_SECONDS, Action, Standing
+from appliance.deployment import TIMEOUT_SECONDS, Action
 from appliance.errors import ApplianceError, Conflict, Gone, Invalid, NotFound
 from appliance.heat import UNSET_REASON, Kept, Over, Shown
 from appliance.keys import Key
@@ -158,11 +158,9 @@ def _by_hand(tx: Tx, one: Deployment, status: str, by: str) -> None:
     sentence = f"set to {status} by {by}"
     deployments.set_memory(tx, one.id, msgspec.structs.replace(one.memory, must_run=False))
     store.set_by_hand(tx, one.id, f"its status was {sentence}")
-    kept = one.standing.repeating
-    if status == "COMPLETE":
-        standing = Standing("COMPLETE", None, None, sentence, repeating=kept)
-    else:
-        standing = Standing("FAILED", None, "by-hand", sentence, repeating=kept)
+    reason = None if status == "COMPLETE" else "by-hand"
+    fields = {"status": status, "phase": None, "reason": reason, "sentence": sentence, "held": False, "run": None, "next_at": None}
+    standing = msgspec.structs.replace(one.standing, **fields)
     fate.apply(tx, one, standing)
     tx.touch(f"server:{one.server}")
 

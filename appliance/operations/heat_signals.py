@@ -36,7 +36,7 @@ def by_object(tx: Tx, path: str, body: dict[str, Any]) -> Effect:
         return stock.reported(tx, granted[0], body)
     deployments.set_memory(tx, deployment.id, msgspec.structs.replace(deployment.memory, must_run=False))
     name = hashlib.sha256(f"{deployment.generation.id} {path}".encode()).digest()[:16]
-    report = stock.finished_of(body, deployment.id, deployment.generation.id, deployment.attempt)
+    report = stock.finished_of(body, deployment.id, deployment.generation.id, deployment.standing.attempt)
     return signal(tx, deployment.server, None, None, str(uuid.UUID(bytes=name, version=4)), report)
 
 

@@ -146,6 +146,22 @@ def reset(tx: Tx, key: Key, ref: str, by: str) -> int:
     return fate.reset(tx, key, servers.find(tx, ref).id, by, f"reset by {by}")
 
 
+def keep(tx: Tx, ref: str, by: str) -> None:
+    """`server keep`: whoever speaks next is this server's machine, and nothing runs again for that.
+
+    What another agent than that one was granted ends interrupted when it speaks; after a journal that was set back, all that was granted
+    ends so at once. Raises NotFound, and Conflict when there is nothing to decide.
+    """
+    server = servers.find(tx, ref)
+    if server.trouble is None and server.rival is None and server.doubted_at is None:
+        raise Conflict(f"there is nothing to decide about {server.name}", hint=f"see it with: appliance server show {server.name}")
+    if server.trouble is not None and server.trouble.kind == "reverted":
+        fate.close_runs(tx, server.id, "its machine was set back to an earlier state")
+    servers.forget_identity(tx, server.id)
+    tx.touch("servers", f"server:{server.id}")
+    audit.record(tx, by, "server keep", server.id, name=server.name, trouble=None if server.trouble is None else server.trouble.kind)
+
+
 def join(tx: Tx, key: Key, secret: str, who: Who, fresh: str) -> Joined:
     """Exchange a join token for an agent token, `fresh`.
 
@@ -181,8 +197,8 @@ def join(tx: Tx, key: Key, secret: str, who: Who, fresh: str) -> Joined:
     if was_reset:
         fate.reset(tx, key, server.id, f"agent of {server.name}", "another machine joined with a new token")
         server = servers.by_id(tx, server.id)
-    elif server.agent_state is not None and server.agent_state != who.agent_state:
-        fate.close_runs(tx, server.id, "the agent's state was lost")
+    else:
+        fate.close_runs(tx, server.id, "the agent's state was lost", spare=who.agent_state)
     servers.set_kind(tx, server.id, "agent")
     servers.set_trouble(tx, server.id, None)
     servers.speaks(tx, server.id, who.instance, who.agent_state, who.boot, boots_after(server.boots, who.boot), who.journal)

@@ -13,10 +13,12 @@ from appliance.deployment import (
     Standing,
     Verdict,
     begin,
-    finished,
+    cancelled,
+    despite_cancel,
     judge,
     started,
     waiting,
+    waiting_on,
 )
 from appliance.errors import Invalid, NotFound
 from appliance.identity import Who
@@ -24,7 +26,8 @@ from appliance.names import is_uuid
 from appliance.numbers import Whole
 from appliance.operations.arrivals import arrive
 from appliance.operations.explain import run_sentence
-from appliance.operations.fate import apply, concerns, leave, remember_end
+from appliance.operations.fate import apply, concerns, conclude, leave, remember_end
+from appliance.operations.limits import after_the_unlimited, at_start
 from appliance.store import configs, deployments, runs
 from appliance.store.deployments import Deployment
 from appliance.store.runs import Output, Run
@@ -108,6 +111,9 @@ def signal(tx: Tx, server_id: str, who: Who | None, alive_at: int | None, run_id
         return _again(tx, run, report, *first)
     if run is None:
         run = _known_by_report(tx, server_id, who, run_id, report)
+    elif run.reason == "lost" and run.stands == "ended":  # there is word of it after all
+        runs.reopen(tx, run_id)
+        run = runs.by_id(tx, run_id) or run
     deployment = deployments.find(tx, report.deployment)
     assert deployment is not None
     match report:
@@ -118,7 +124,7 @@ def signal(tx: Tx, server_id: str, who: Who | None, alive_at: int | None, run_id
         case Released():
             effect = _released(tx, run, deployment, report)
     runs.record_signal(tx, run_id, report.leg, _kind(report), _evidence(report), "recorded", effect.why)
-    tx.touch(f"deployment:{report.deployment}")
+    tx.touch(f"deployment:{report.deployment}", *([f"server:{server_id}"] if run.cancel else []))
     return effect
 
 
@@ -200,7 +206,7 @@ def _started(tx: Tx, run: Run, deployment: Deployment, report: Started) -> Effec
         return Effect("none", "the run was reported as ended before", deployment.standing.status)
     if run.stands == "released":
         return Effect("none", "the run was given back before", deployment.standing.status)
-    runs.start(tx, run.id, boot=None, changed=report.changed)
+    runs.start(tx, run.id, boot=None, changed=report.changed, limits=at_start(tx, deployment.server_kind, deployment.terms.timeout))
     if run.started_at is None:
         _remember_start(tx, run, report.changed)
     deployment = deployments.by_id(tx, deployment.id) if deployment.deleted_commit is None else deployment
@@ -210,6 +216,7 @@ def _started(tx: Tx, run: Run, deployment: Deployment, report: Started) -> Effec
         _hold_if_once(tx, deployment, run.id)
         return Effect("none", _older(tx, run), deployment.standing.status)
     standing = started(deployment.standing, run.id, run.repeat)
+    standing = msgspec.structs.replace(standing, attempt=max(standing.attempt, run.attempt))
     if standing != deployment.standing:
         apply(tx, deployment, standing)
     return Effect("recorded", None, standing.status)
@@ -226,12 +233,15 @@ def _hold_if_once(tx: Tx, deployment: Deployment, run: str) -> None:
 
 def _finished(tx: Tx, run: Run, deployment: Deployment, report: Finished) -> Effect:
     runs.put_output(tx, run.id, _output(report))
-    if run.stands == "ended" and run.reason != "lost":
+    runs.cancel_answered(tx, run.id)
+    if run.stands == "ended":
         runs.note_start(tx, run.id)
         return Effect("none", f"the run was closed before: {run.sentence}", deployment.standing.status)
     if run.stands == "released":
         return Effect("none", "the run was given back before", deployment.standing.status)
     verdict = _verdict(tx, run, deployment, report)
+    if run.cancel:
+        verdict = despite_cancel(verdict)
     if run.started_at is None and run.agent_state is not None:
         _remember_start(tx, run, report.changed)
     living = deployment.deleted_commit is None
@@ -241,12 +251,14 @@ def _finished(tx: Tx, run: Run, deployment: Deployment, report: Finished) -> Eff
     concerned = concerns(tx, deployment, run)
     why = None if concerned else run.effect_why or (_older(tx, run) if living else "the deployment was deleted")
     runs.end(tx, run.id, verdict, report.status_code, "recorded" if concerned else "none", why)
+    after_the_unlimited(tx, run)
     remember_end(tx, deployment.id, run, verdict)
     if not concerned:
         leave(tx, deployment, run)
         return Effect("none", why, deployment.standing.status)
-    apply(tx, deployment, finished(deployment.standing, run.id, verdict))
-    return Effect("recorded", None, verdict.status)
+    standing = conclude(tx, deployment, run, verdict)
+    apply(tx, deployment, standing)
+    return Effect("recorded", None, standing.status)
 
 
 def _verdict(tx: Tx, run: Run, deployment: Deployment, report: Finished) -> Verdict:
@@ -264,10 +276,13 @@ def _output(report: Finished) -> Output:
 def _released(tx: Tx, run: Run, deployment: Deployment, report: Released) -> Effect:
     """The run does not count as granted: what was remembered for it is taken back, and where the deployment stands is judged anew."""
     if run.stands != "granted":
+        runs.cancel_answered(tx, run.id)
         return Effect("none", f"the run is {run.stands}", deployment.standing.status)
     runs.release(tx, run.id, report.why)
+    runs.cancel_answered(tx, run.id)
     memory = deployment.memory
-    if run.owed and run.effect == "recorded":
+    asked = run.cancel or report.why == "cancelled"
+    if run.owed and run.effect == "recorded" and not asked:
         memory = _give_back(tx, run, memory)
         deployments.set_memory(tx, deployment.id, memory)
     if deployment.deleted_commit is not None:
@@ -277,14 +292,22 @@ def _released(tx: Tx, run: Run, deployment: Deployment, report: Released) -> Eff
         return Effect("recorded", None, standing.status)
     if run.generation != deployment.generation.id and standing.run != run.id and not standing.ungranted:
         return Effect("recorded", None, standing.status)
-    again = begin(
-        deployment.terms.policy,
-        memory,
-        deployment.generation.fingerprint,
-        waiting(blocked=False, repeating=standing.repeating),
-        blocked=bool(deployments.blockers(tx, deployment.id)),
-        busy=bool(runs.open_of_deployment(tx, deployment.id)),
-    )
+    if asked and standing.run == run.id:
+        apply(tx, deployment, cancelled(standing, "cancelled before it was started"))
+        return Effect("recorded", None, "FAILED")
+    blocked = bool(deployments.blockers(tx, deployment.id))
+    if run.generation == deployment.generation.id and standing.tries > 1:
+        again = waiting_on(standing, blocked=blocked)
+    else:
+        again = begin(
+            deployment.terms.policy,
+            memory,
+            deployment.generation.fingerprint,
+            waiting(blocked=False, repeating=standing.repeating),
+            blocked=blocked,
+            busy=bool(runs.open_of_deployment(tx, deployment.id)),
+        )
+        again = msgspec.structs.replace(again, attempt=standing.attempt, tries=standing.tries)
     apply(tx, deployment, again)
     tx.touch(f"server:{deployment.server}")
     return Effect("recorded", None, again.status)

@@ -10,6 +10,7 @@ from appliance.errors import Conflict, NotFound
 from appliance.keys import Key
 from appliance.operations.documents import items
 from appliance.operations.fate import apply
+from appliance.operations.limits import at_grant
 from appliance.operations.signals import Effect, Finished, signal
 from appliance.store import deployments, runs, servers, stock
 from appliance.store.runs import Run
@@ -76,7 +77,9 @@ def logged_in(tx: Reader, key: Key, user_id: str, password: str) -> Server | Non
 
 def has_news(tx: Reader, server_id: str) -> bool:
     """Whether the document would hand out something new, so that a grant must be written before it is answered."""
-    return any(one.standing.phase in ("pending", "delivered") for one in deployments.of_server(tx, server_id))
+    return any(
+        one.standing.phase in ("pending", "delivered") and one.standing.next_at is None for one in deployments.of_server(tx, server_id)
+    )
 
 
 def deliver(tx: Tx, key: Key, server_id: str) -> None:
@@ -84,7 +87,7 @@ def deliver(tx: Tx, key: Key, server_id: str) -> None:
     server = servers.by_id(tx, server_id)
     names = [(one.seq, one.terms.name) for one in deployments.of_server(tx, server_id)]
     for item in items(tx, key, server_id):
-        if not item.ungranted or item.blockers:
+        if not item.ungranted or item.blockers or item.early:
             continue
         one = deployments.by_id(tx, item.deployment)
         run = tx.new_id()
@@ -96,9 +99,10 @@ def deliver(tx: Tx, key: Key, server_id: str) -> None:
             one.id,
             one.generation.id,
             one.terms_number,
-            attempt=one.attempt,
+            attempt=one.standing.attempt,
             changed=server.changed,
             owed=memory.must_run,
+            limits=at_grant(tx, server_id, server.kind, one.terms.timeout),
         )
         memory = msgspec.structs.replace(
             memory, must_run=False, started=True, last_run=run, last_generation=one.generation.id, last_changed=server.changed

@@ -34,6 +34,12 @@ def wall_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
+def counting_from(base: int) -> Callable[[], int]:
+    """Milliseconds that count on from `base`, whatever is done to the wall clock."""
+    began = time.monotonic_ns()
+    return lambda: base + (time.monotonic_ns() - began) // 1_000_000
+
+
 def random_id() -> str:
     """A new UUID4."""
     return str(uuid.uuid4())
@@ -53,7 +59,8 @@ class Database:
     """One open appliance file.
 
     `on_commit` is called once per batch, after the answers, with the topics its operations touched; in the event loop that `bind`
-    named, or in the writer thread when there is none.
+    named, or in the writer thread when there is none. `uptime` counts the milliseconds for which the file has been open in all; each
+    commit writes it down.
     """
 
     def __init__(
@@ -79,6 +86,7 @@ class Database:
                 for pragma, value in (("synchronous", "FULL"), ("foreign_keys", 1), ("cache_size", -16384)):
                     self._writer.pragma(pragma, value)
                 self._commit_no: int = self._writer.execute("SELECT coalesce(max(last_commit), 0) FROM file").get
+                self.uptime = counting_from(self._writer.execute("SELECT coalesce(max(uptime_ms), 0) FROM file").get)
                 self._front = _connect(path, apsw.SQLITE_OPEN_READONLY)
             except BaseException:
                 self._writer.close()
@@ -160,10 +168,10 @@ class Database:
         number = self._commit_no
         try:
             db.execute("BEGIN IMMEDIATE")
-            now = self.clock()
+            now, uptime = self.clock(), self.uptime()
             for job in batch:
                 number += 1
-                tx = Tx(db, now, number, self.new_id, job.topics)
+                tx = Tx(db, now, uptime, number, self.new_id, job.topics)
                 db.execute("SAVEPOINT operation")
                 try:
                     job.result = job.run(tx)
@@ -178,7 +186,7 @@ class Database:
             if all(job.error is not None for job in batch):  # nothing to keep, so nothing to wait for the disk for
                 db.execute("ROLLBACK")
                 return True
-            db.execute("UPDATE file SET last_commit = ?", (number,))
+            db.execute("UPDATE file SET last_commit = ?, uptime_ms = ?", (number, uptime))
             db.execute("COMMIT")
             self._commit_no = number
             return True
@@ -238,7 +246,7 @@ class Database:
         with _domain_errors(self.path):
             db.execute("BEGIN")
             try:
-                return query(Reader(db, self.clock()), *args, **kwargs)
+                return query(Reader(db, self.clock(), self.uptime()), *args, **kwargs)
             finally:
                 if db.in_transaction:
                     db.execute("COMMIT")

@@ -12,9 +12,10 @@ from appliance.store.tx import Reader, Tx
 
 _COLUMNS = """
   d.seq, d.id, d.server, v.name, v.kind, d.created_at, d.deleted_commit, d.deleted_at,
-  t.number, t.name, t.policy, t.interval_s, t.timeout_s, t.config, t.inputs,
+  t.number, t.name, t.policy, t.interval_s, t.timeout_s, t.config, t.inputs, t.max_attempts,
   g.id, g.number, g.terms, g.action, g.fingerprint, g.parts, g.cause, g.detail, g.action_start, g.commit_no, g.created_at, g.by,
-  s.status, s.phase, s.reason, s.sentence, s.held, s.run, s.repeating, s.since, s.commit_no, s.attempt,
+  s.status, s.phase, s.reason, s.sentence, s.held, s.run, s.repeating, s.attempt, s.tries, s.next_at,
+  s.since, s.commit_no,
   m.completed_generation, m.completed, m."left", m.must_run, m.started, m.substantial, m.last_run, m.last_generation, m.last_boot,
   m.last_changed
 """
@@ -29,7 +30,10 @@ _FROM = """
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What is desired of a deployment. Seconds; `timeout` None for none; `config` is an id, `inputs` are those given."""
+    """What is desired of a deployment. Seconds; `timeout` None for none; `config` is an id, `inputs` are those given.
+
+    `attempts`: how often it is tried at most.
+    """
 
     name: str | None
     policy: Policy
@@ -37,6 +41,7 @@ class Terms(msgspec.Struct, frozen=True):
     timeout: int | None
     config: str
     inputs: dict[str, Given]
+    attempts: int = 1
 
 
 class Generation(msgspec.Struct, frozen=True):
@@ -73,7 +78,6 @@ class Deployment(msgspec.Struct, frozen=True):
     standing: Standing
     since: int
     state_commit: int
-    attempt: int
     memory: Memory
 
     @property
@@ -91,14 +95,14 @@ _make_memory: Callable[..., Memory] = Memory
 
 def _deployment(row: tuple[Any, ...]) -> Deployment:
     inputs = msgspec.json.decode(row[14], type=dict[str, Given])
-    parts = msgspec.json.decode(row[20], type=dict[str, str])
+    parts = msgspec.json.decode(row[21], type=dict[str, str])
     return _make(
         *row[:9],
-        _make_terms(*row[9:14], inputs),
-        _make_generation(*row[15:20], parts, *row[21:27]),
-        _make_standing(*row[27:31], bool(row[31]), *row[32:34]),
-        *row[34:37],
-        _make_memory(*row[37:39], bool(row[39]), bool(row[40]), bool(row[41]), *row[42:47]),
+        _make_terms(*row[9:14], inputs, row[15]),
+        _make_generation(*row[16:21], parts, *row[22:28]),
+        _make_standing(*row[28:32], bool(row[32]), *row[33:38]),
+        *row[38:40],
+        _make_memory(*row[40:42], bool(row[42]), bool(row[43]), bool(row[44]), *row[45:50]),
     )
 
 
@@ -260,8 +264,8 @@ def add(tx: Tx, server: str, by: str) -> str:
 def set_terms(tx: Tx, deployment: str, number: int, terms: Terms, needs: list[str], by: str) -> None:
     """Add terms `number`, with what it depends on. `state.terms` is moved by the caller's `set_state`."""
     tx.execute(
-        "INSERT INTO terms (deployment, number, name, policy, interval_s, timeout_s, config, inputs, needs, commit_no, by)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO terms (deployment, number, name, policy, interval_s, timeout_s, max_attempts, config, inputs, needs, commit_no, by)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             deployment,
             number,
@@ -269,6 +273,7 @@ def set_terms(tx: Tx, deployment: str, number: int, terms: Terms, needs: list[st
             terms.policy,
             terms.interval,
             terms.timeout,
+            terms.attempts,
             terms.config,
             msgspec.json.encode(terms.inputs).decode(),
             msgspec.json.encode([{"deployment": one, "follow": False} for one in needs]).decode(),
@@ -306,16 +311,18 @@ def add_generation(tx: Tx, deployment: str, new: Generation) -> Generation:
 
 
 def set_state(tx: Tx, deployment: str, generation: str, terms: int, standing: Standing) -> None:
-    """Write where a deployment stands. `since` and the commit move only when generation, status or phase do."""
+    """Write where a deployment stands. `since` and the commit move only when generation, attempt, status or phase do."""
+    same = "generation IS :generation AND status IS :status AND phase IS :phase AND attempt IS :attempt AND next_at IS :next_at"
     tx.execute(
-        "INSERT INTO state (deployment, generation, terms, status, phase, reason, sentence, held, run, repeating, since,"
-        " commit_no)"
-        " VALUES (:deployment, :generation, :terms, :status, :phase, :reason, :sentence, :held, :run, :repeating, :now, :commit)"
+        "INSERT INTO state (deployment, generation, terms, status, phase, reason, sentence, held, run, repeating, attempt, tries, next_at,"
+        " since, commit_no)"
+        " VALUES (:deployment, :generation, :terms, :status, :phase, :reason, :sentence, :held, :run, :repeating, :attempt, :tries,"
+        " :next_at, :now, :commit)"
         " ON CONFLICT (deployment) DO UPDATE SET"
-        " since = CASE WHEN generation IS :generation AND status IS :status AND phase IS :phase THEN since ELSE :now END,"
-        " commit_no = CASE WHEN generation IS :generation AND status IS :status AND phase IS :phase THEN commit_no ELSE :commit END,"
+        f" since = CASE WHEN {same} THEN since ELSE :now END,"
+        f" commit_no = CASE WHEN {same} THEN commit_no ELSE :commit END,"
         " generation = :generation, terms = :terms, status = :status, phase = :phase, reason = :reason, sentence = :sentence,"
-        " held = :held, run = :run, repeating = :repeating",
+        " held = :held, run = :run, repeating = :repeating, attempt = :attempt, tries = :tries, next_at = :next_at",
         {
             "deployment": deployment,
             "generation": generation,
@@ -327,6 +334,9 @@ def set_state(tx: Tx, deployment: str, generation: str, terms: int, standing: St
             "held": int(standing.held),
             "run": standing.run,
             "repeating": standing.repeating,
+            "attempt": standing.attempt,
+            "tries": standing.tries,
+            "next_at": standing.next_at,
             "now": tx.now,
             "commit": tx.commit,
         },

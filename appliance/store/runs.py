@@ -13,12 +13,12 @@ Effect = Literal["recorded", "none"]
 
 _COLUMNS = (
     "seq, id, server, deployment, generation, terms, attempt, leg, repeat, stands, status, reason, sentence, status_code, after,"
-    " agent_state, boot, changed, granted_at, started_at, ended_at, owed, effect, effect_why"
+    " agent_state, boot, changed, granted_at, started_at, ended_at, owed, effect, effect_why, due, deadline, cancel"
 )
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One granted or journaled execution. Times in ms; `changed` is the commit it acted on."""
+    """One granted or journaled execution. Times in ms, `due` and `deadline` those of uptime; `changed` is the commit it acted on."""
 
     seq: int
     id: str
@@ -44,6 +44,9 @@ class Run(msgspec.Struct, frozen=True):
     owed: bool
     effect: Effect
     effect_why: str | None
+    due: int | None
+    deadline: int | None
+    cancel: bool
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -54,6 +57,16 @@ class Output(msgspec.Struct, frozen=True):
     stderr: str | None
     sizes: dict[str, int]
     truncated: list[str]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Until when silence is borne: then a run is overdue, then lost. In ms of uptime; None: it may take any time."""
+
+    due: int | None
+    deadline: int | None
+
+
+NO_LIMITS = Limits(None, None)
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -72,7 +85,7 @@ _make_run: Callable[..., Run] = Run
 
 def _run(row: tuple[Any, ...]) -> Run:
     after = msgspec.json.decode(row[14]) if row[14] else []
-    return _make_run(*row[:14], after, *row[15:21], bool(row[21]), *row[22:])
+    return _make_run(*row[:14], after, *row[15:21], bool(row[21]), *row[22:26], bool(row[26]))
 
 
 def by_id(tx: Reader, id: str) -> Run | None:
@@ -143,11 +156,12 @@ def grant(
     boot: str | None = None,
     changed: int | None = None,
     owed: bool = False,
+    limits: Limits = NO_LIMITS,
 ) -> None:
     """Add a granted run."""
     tx.execute(
         "INSERT INTO run (id, server, deployment, generation, terms, attempt, stands, after, instance, agent_state, boot, changed,"
-        " granted_at, granted_commit, owed) VALUES (?, ?, ?, ?, ?, ?, 'granted', ?, ?, ?, ?, ?, ?, ?, ?)",
+        " granted_at, granted_commit, owed, due, deadline) VALUES (?, ?, ?, ?, ?, ?, 'granted', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             server,
@@ -163,6 +177,8 @@ def grant(
             tx.now,
             tx.commit,
             int(owed),
+            limits.due,
+            limits.deadline,
         ),
     )
     tx.touch(f"deployment:{deployment}")
@@ -208,12 +224,27 @@ def report(
     )
 
 
-def start(tx: Tx, id: str, *, boot: str | None, changed: int | None) -> None:
-    """A granted run has started."""
+def start(tx: Tx, id: str, *, boot: str | None, changed: int | None, limits: Limits = NO_LIMITS) -> None:
+    """A run has started."""
     tx.execute(
         "UPDATE run SET stands = 'running', started_at = coalesce(started_at, ?), boot = coalesce(?, boot), changed = coalesce(?, changed)"
         " WHERE id = ? AND stands = 'granted'",
         (tx.now, boot, changed, id),
+    )
+    set_limits(tx, id, limits)
+
+
+def set_limits(tx: Tx, id: str, limits: Limits) -> None:
+    """Count silence anew from here."""
+    tx.execute("UPDATE run SET due = ?, deadline = ? WHERE id = ?", (limits.due, limits.deadline, id))
+
+
+def reopen(tx: Tx, id: str) -> None:
+    """There is word of a run that was given up for lost."""
+    tx.execute(
+        "UPDATE run SET stands = CASE WHEN started_at IS NULL THEN 'granted' ELSE 'running' END, status = NULL, reason = NULL,"
+        " sentence = NULL, ended_at = NULL, ended_commit = NULL WHERE id = ? AND stands = 'ended' AND reason = 'lost'",
+        (id,),
     )
 
 
@@ -221,7 +252,7 @@ def end(tx: Tx, id: str, verdict: Verdict, status_code: int | None, effect: Effe
     """A run has ended; `effect` is what that did to its deployment. One whose end was `reported` has been started."""
     tx.execute(
         "UPDATE run SET stands = 'ended', status = ?, reason = ?, sentence = ?, status_code = ?, ended_at = ?, ended_commit = ?, "
-        " effect = ?, effect_why = ?, started_at = coalesce(started_at, ?) WHERE id = ?",
+        " effect = ?, effect_why = ?, started_at = coalesce(started_at, ?), due = NULL, deadline = NULL WHERE id = ?",
         (
             verdict.status,
             verdict.reason,
@@ -242,10 +273,34 @@ def note_start(tx: Tx, id: str) -> None:
     tx.execute("UPDATE run SET started_at = ? WHERE id = ? AND stands = 'ended' AND started_at IS NULL", (tx.now, id))
 
 
+def ask_to_cancel(tx: Tx, id: str) -> None:
+    """Its machine is to end this run, whatever has become of it here."""
+    tx.execute("UPDATE run SET cancel = 1 WHERE id = ?", (id,))
+
+
+def cancel_answered(tx: Tx, id: str) -> None:
+    """Its machine has reported a run whose end was asked for."""
+    tx.execute("UPDATE run SET cancel = 0 WHERE id = ? AND cancel = 1", (id,))
+
+
+def forget_cancels(tx: Tx, server: str, spare: str | None) -> None:
+    """Nobody will report what was asked of a server any more, apart from the agent state `spare`."""
+    tx.execute("UPDATE run SET cancel = 0 WHERE server = ? AND cancel = 1 AND (?2 IS NULL OR agent_state IS NOT ?2)", (server, spare))
+
+
+def to_be_cancelled(tx: Reader, server: str) -> dict[str, list[str]]:
+    """Runs whose end was asked for and not reported, by deployment."""
+    found: dict[str, list[str]] = {}
+    for deployment, id in tx.rows("SELECT deployment, id FROM run WHERE server = ? AND cancel = 1 ORDER BY seq", (server,)):
+        found.setdefault(deployment, []).append(id)
+    return found
+
+
 def release(tx: Tx, id: str, why: Release) -> None:
     """A granted run was given back unstarted."""
     tx.execute(
-        "UPDATE run SET stands = 'released', reason = ?, ended_at = ?, ended_commit = ? WHERE id = ? AND stands = 'granted'",
+        "UPDATE run SET stands = 'released', reason = ?, ended_at = ?, ended_commit = ?, due = NULL, deadline = NULL"
+        " WHERE id = ? AND stands = 'granted'",
         (why, tx.now, tx.commit, id),
     )
 

@@ -38,13 +38,14 @@ def _kind(error: apsw.ConstraintError) -> str:
 
 
 class Reader:
-    """One snapshot. `now` is milliseconds since 1970 UTC."""
+    """One snapshot. `now` is milliseconds since 1970 UTC, `uptime` the milliseconds for which this file has been open in all."""
 
-    __slots__ = ("_db", "now")
+    __slots__ = ("_db", "now", "uptime")
 
-    def __init__(self, db: apsw.Connection, now: int) -> None:
+    def __init__(self, db: apsw.Connection, now: int, uptime: int) -> None:
         self._db = db
         self.now = now
+        self.uptime = uptime
 
     def rows(self, sql: str, bindings: Bindings = ()) -> Iterator[Row]:
         """The rows of a SELECT, as they come."""
@@ -70,8 +71,8 @@ class Tx(Reader):
 
     __slots__ = ("_topics", "commit", "new_id")
 
-    def __init__(self, db: apsw.Connection, now: int, commit: int, new_id: Callable[[], str], topics: set[str]) -> None:
-        super().__init__(db, now)
+    def __init__(self, db: apsw.Connection, now: int, uptime: int, commit: int, new_id: Callable[[], str], topics: set[str]) -> None:
+        super().__init__(db, now, uptime)
         self.commit = commit
         self.new_id = new_id
         self._topics = topics

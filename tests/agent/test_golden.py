@@ -127,6 +127,18 @@ def test_an_interrupted_run_is_as_recorded(machine: Machine, fake: Fake) -> None
     check("finished-interrupted", Recorder(machine).same(bare({"run": found["run"], "body": found})))
 
 
+def test_a_cancelled_run_is_as_recorded(machine: Machine, fake: Fake) -> None:
+    item = fixed(10, script("echo begun; sleep 100", name="slow"))
+    fake.change([item])
+    agent = machine.start()
+    fake.wait_for(lambda: any(path.read_text() for path in machine.state.glob("runs/*/stdout")))
+    begun = fake.wait_for(lambda: fake.of("started"))[0]
+    fake.change([{**item, "cancel": [begun["run"]]}])
+    (found,) = fake.wait_for(lambda: fake.of("finished"))
+    machine.kill(agent)
+    check("finished-cancelled", Recorder(machine).same(bare({"run": found["run"], "body": found})))
+
+
 def test_the_recorded_documents_and_answers_are_understood(machine: Machine, fake: Fake) -> None:
     recorded = json.loads((GOLDEN / "document.json").read_text())["response"]
     fake.raw_document = json.dumps(recorded).encode()

@@ -50,7 +50,8 @@ def ran(item: dict[str, Any], verdict: str = "COMPLETE", attempt: int = 1, **las
         "policy": item["policy"],
         **last,
     }
-    return Memory(done={item["generation"]: Done(item["deployment"], attempt, verdict)}, last={item["deployment"]: Last(**known)})
+    done = Done(item["deployment"], attempt, verdict, "the run that did it")
+    return Memory(done={item["generation"]: done}, last={item["deployment"]: Last(**known)})
 
 
 def both(*memories: Memory, runs: tuple[Run, ...] = ()) -> Memory:

@@ -3,7 +3,7 @@
 import json
 import shlex
 
-from ..lab import Lab, Machine
+from ..lab import Lab, Machine, until
 from .conftest import Cli
 from .test_main import COMMANDS, examples
 
@@ -35,6 +35,7 @@ ORDER = [
     "server show web-1",
     "server label web-1 --add rack4 --remove rack3",
     "server token web-1",
+    "server keep web-1",
     "server reset web-1 --yes",
     "deployment delete web-1/app web-1/base --yes",
     "server rename web-1 web-01",
@@ -46,6 +47,11 @@ ORDER = [
     "[deploy base --server web-1 --script base.sh]",
     "audit --object web-1/base",
     "server remove web-1 --yes",
+    "[server add web-1]",
+    "[deploy base --server web-1 --script base.sh]",
+    "cancel web-1/base",
+    "[rerun web-1/base]",
+    "cancel web-1/base --force",
 ]
 READS = [line for line in ORDER if line.split()[0] in ("status", "why", "log", "audit") or line.split()[1] in ("list", "show", "runs")]
 # These have tests of their own.
@@ -73,6 +79,12 @@ def test_every_example_works(tmp_path, capsys, monkeypatch):
                 cli.ok("server", "remove", "old-1", "--yes")
                 lab.machines["web-1"] = Machine(lab, "web-1").join()
                 lab.machines["web-1"].start()
+            if line == "server keep web-1":  # there must be something to decide
+                machine = lab.machines["web-1"]
+                machine.stop()
+                (machine.root / "etc/machine-id").write_text("0" * 32 + "\n")
+                machine.start()
+                until("another machine to be noticed", lambda: lab.client.get("/v1/servers/web-1")["trouble"])
             words = shlex.split(line.strip("[]").partition(" > ")[0])
             code, _, err = cli.run(*words)
             assert code == 0, f"{line}: {err}"

@@ -9,12 +9,13 @@ import msgspec
 
 from appliance.config import Input, Output, PlanFile, Statement
 from appliance.identity import Instance, Who
-from appliance.operations import arrivals, claims, deployments, documents, fate, servers, signals
+from appliance.operations import arrivals, cancels, claims, deployments, documents, fate, servers, signals
 from appliance.operations.claims import Ask, Asked
 from appliance.operations.deployments import Done, Edit, Wanted
 from appliance.operations.references import find_deployment
 from appliance.operations.servers import NewServer, new_secret
 from appliance.operations.signals import Effect, Finished, Released, Started
+from appliance.operations.tick import tick
 from appliance.store import runs
 from appliance.store import servers as server_rows
 from appliance.store.database import Database
@@ -42,6 +43,11 @@ class Site:
     def __init__(self, database: Database, clock: Clock) -> None:
         self.database, self.clock = database, clock
 
+    def passes(self, seconds: float) -> None:
+        """Time passes, and what is due by then happens."""
+        self.clock.pass_(int(seconds * 1000))
+        self.database.write(tick)
+
     # ------------------------------------------------------------------------------------------ machines
 
     def machine(self, name: str, cloud: str | None = "same") -> "Machine":
@@ -58,6 +64,9 @@ class Site:
 
     def reset(self, name: str) -> int:
         return self.database.write(servers.reset, KEY, name, "ann")
+
+    def keep(self, name: str) -> None:
+        self.database.write(servers.keep, name, "ann")
 
     def row(self, name: str) -> Server:
         return self.database.read(server_rows.find, name)
@@ -82,6 +91,9 @@ class Site:
 
     def rerun(self, *refs: str) -> None:
         self.database.write(lambda tx: fate.rerun(tx, KEY, [find_deployment(tx, ref).id for ref in refs], "ann"))
+
+    def cancel(self, *refs: str, force: bool = False) -> None:
+        self.database.write(lambda tx: cancels.cancel(tx, [find_deployment(tx, ref).id for ref in refs], "ann", force=force))
 
     def delete(self, *refs: str) -> None:
         self.database.write(lambda tx: fate.delete(tx, [find_deployment(tx, ref).id for ref in refs], "ann"))
@@ -230,5 +242,5 @@ class Machine:
 def new_site(directory: Path) -> Iterator[Site]:
     clock = Clock()
     for database in opened(directory):
-        database.clock = clock
+        database.clock = database.uptime = clock
         yield Site(database, clock)

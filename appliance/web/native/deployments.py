@@ -12,9 +12,9 @@ from appliance.config import Input, Output, PlanFile, Statement
 from appliance.deployment import TIMEOUT_SECONDS, Policy
 from appliance.errors import Gone, Invalid, NotFound
 from appliance.numbers import Whole
+from appliance.operations import cancels, explain, fate
 from appliance.operations import configs as config_operations
 from appliance.operations import deployments as operations
-from appliance.operations import explain, fate
 from appliance.operations.deployments import UNSET, Done, Edit, Unset, Wanted
 from appliance.operations.references import find_deployment
 from appliance.store import configs, deployments, runs, servers
@@ -58,6 +58,7 @@ class DeploymentIn(msgspec.Struct, forbid_unknown_fields=True):
     policy: Policy | None = None
     interval: Whole | None = None
     timeout: Whole | None = TIMEOUT_SECONDS
+    attempts: Whole = 1
     depends_on: list[str] = []
     update: bool = False
 
@@ -79,6 +80,7 @@ class DeploymentEdit(msgspec.Struct, forbid_unknown_fields=True):
     policy: Policy | Unset = UNSET
     interval: Whole | Unset | None = UNSET
     timeout: Whole | Unset | None = UNSET
+    attempts: Whole | Unset = UNSET
     depends_on: list[str] | Unset = UNSET
 
     def edit(self) -> Edit:
@@ -91,6 +93,19 @@ class Ids(msgspec.Struct, forbid_unknown_fields=True):
     """Body of requests for several deployments."""
 
     ids: list[str]
+
+
+class CancelIn(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/deployments/{id}/cancel. `force`: over here at once, whatever its machine does."""
+
+    force: bool = False
+
+
+class CancelMany(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/deployments/cancel."""
+
+    ids: list[str]
+    force: bool = False
 
 
 def _config(given: str | ConfigIn) -> str | Statement:
@@ -258,6 +273,32 @@ async def _rerun(request: Request, refs: list[str], *, is_list: bool) -> Respons
     return await perform_once(request, run, lambda found: found if is_list else found[0])
 
 
+async def cancel_one(request: Request) -> Response:
+    """POST /v1/deployments/{id}/cancel {"force": false}: 409 when there is nothing to cancel."""
+    require(request, "operator")
+    asked = await decode(request, CancelIn)
+    return await _cancel(request, [reference(request)], asked.force, is_list=False)
+
+
+async def cancel_many(request: Request) -> Response:
+    """POST /v1/deployments/cancel {"ids": [...], "force": false}: all or nothing."""
+    require(request, "operator")
+    asked = await decode(request, CancelMany, LIST_BODY)
+    return await _cancel(request, asked.ids, asked.force, is_list=True)
+
+
+async def _cancel(request: Request, refs: list[str], force: bool, *, is_list: bool) -> Response:
+    by = require(request, "operator").name
+    appliance = context(request)
+
+    def run(tx: Tx) -> list[dict[str, Any]]:
+        ids = list(dict.fromkeys(find_deployment(tx, ref).id for ref in refs))
+        cancels.cancel(tx, ids, by, force=force)
+        return [view(tx, appliance, deployments.by_id(tx, id)) for id in ids]
+
+    return await perform_once(request, run, lambda found: found if is_list else found[0])
+
+
 async def get_why(request: Request) -> Response:
     """GET /v1/deployments/{id}/why."""
     require(request, "viewer")
@@ -340,6 +381,8 @@ routes = [
     Route("/v1/deployments/rerun", rerun_many, methods=["POST"]),
     Route("/v1/deployments/delete", delete_many, methods=["POST"]),
     Route("/v1/deployments/{ref:path}/rerun", rerun_one, methods=["POST"]),
+    Route("/v1/deployments/cancel", cancel_many, methods=["POST"]),
+    Route("/v1/deployments/{ref:path}/cancel", cancel_one, methods=["POST"]),
     Route("/v1/deployments/{ref:path}/why", get_why, methods=["GET"]),
     Route("/v1/deployments/{ref:path}/runs", get_runs, methods=["GET"]),
     Route("/v1/deployments/{ref:path}", get_deployment, methods=["GET"]),

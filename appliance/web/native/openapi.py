@@ -30,6 +30,7 @@ BODIES: dict[Handler, Any] = {
     servers.edit_server: servers.ServerEdit,
     servers.server_token: None,
     servers.reset_server: None,
+    servers.keep_server: None,
     servers.create_token: servers.TokenIn,
     plans.push_archive: UPLOAD,
     plans.put_version: plans.ManifestIn,
@@ -44,6 +45,8 @@ BODIES: dict[Handler, Any] = {
     deployments.delete_many: deployments.Ids,
     deployments.rerun_many: deployments.Ids,
     deployments.rerun_one: None,
+    deployments.cancel_one: deployments.CancelIn,
+    deployments.cancel_many: deployments.CancelMany,
     deployments.create_config: deployments.ConfigIn,
     stock.signal: dict[str, Any],
 }

@@ -148,6 +148,17 @@ async def reset_server(request: Request) -> Response:
     return answer
 
 
+async def keep_server(request: Request) -> Response:
+    """POST /v1/servers/{server}/keep: whoever speaks next is its machine, and nothing runs again. 409 when there is nothing to decide."""
+    by = require(request, "operator").name
+    appliance = context(request)
+    ref = request.path_params["server"]
+    id = appliance.database.read(servers.find, ref).id
+    answer = await perform_once(request, lambda tx: operations.keep(tx, ref, by), lambda _: {"kept": ref})
+    appliance.seen.forget(id)
+    return answer
+
+
 # ---------------------------------------------------------------------------------------------------- tokens
 
 
@@ -203,6 +214,7 @@ routes = [
     Route("/v1/servers/{server}", remove_server, methods=["DELETE"]),
     Route("/v1/servers/{server}/configuration", server_configuration, methods=["GET"]),
     Route("/v1/servers/{server}/token", server_token, methods=["POST"]),
+    Route("/v1/servers/{server}/keep", keep_server, methods=["POST"]),
     Route("/v1/servers/{server}/reset", reset_server, methods=["POST"]),
     Route("/v1/tokens", list_tokens, methods=["GET"]),
     Route("/v1/tokens", create_token, methods=["POST"]),
