@@ -299,3 +299,26 @@ def _standing_at(by_serial: dict[int, Switch], serial: int) -> int:
     """The serial of the switch (never a rollback) whose version was current at `serial`."""
     back = by_serial[serial].back_to
     return serial if back is None else back
+
+
+class Share(msgspec.Struct, frozen=True):
+    """How many of all: a number, or a part in per cent."""
+
+    number: int
+    percent: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.number}%" if self.percent else str(self.number)
+
+    def allows(self, some: int, total: int) -> bool:
+        """Whether `some` of `total` are within it."""
+        return some * 100 <= self.number * total if self.percent else some <= self.number
+
+
+def share(given: int | str, what: str) -> Share:
+    """What `12` or `"10%"` says. Raises Invalid."""
+    text = str(given).strip()
+    digits = text.removesuffix("%")
+    if digits.isascii() and digits.isdecimal() and len(digits) <= 9 and (digits == text or int(digits) <= 100):
+        return Share(int(digits), digits != text)
+    raise Invalid(f"{what} is {text[:40]!r}, which is neither a number nor a part of all", hint="like 12, or 10%")

@@ -83,21 +83,28 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("new", metavar="TO", nargs="?", help="version (default: the newest); given one version: from current to that one")
     parser.add_argument("-p", "--patch", action="store_true", help="show the lines that differ")
 
-    parser = command(plan, "switch", "make a version current, atomically", _switch, example="appliance plan switch lab 3", reads=True)
+    parser = command(
+        plan,
+        "switch",
+        "make a version current, atomically",
+        _switch,
+        example="appliance plan switch lab 3 --dry-run\nappliance plan switch lab 3 --max-affected 10%",
+        reads=True,
+    )
     _plan(parser)
     parser.add_argument("version", metavar="VERSION", help="number or digest")
-    parser.add_argument("--force", action="store_true", help="overrule a switch by somebody else; the log shows it")
+    _moving(parser)
 
     parser = command(
         plan,
         "rollback",
         "make the version before the current one current",
         _rollback,
-        example="appliance plan rollback lab",
+        example="appliance plan rollback lab --dry-run\nappliance plan rollback lab",
         reads=True,
     )
     _plan(parser)
-    parser.add_argument("--force", action="store_true", help="overrule a switch by somebody else; the log shows it")
+    _moving(parser)
 
     parser = command(plan, "log", "list the switches of a plan, the newest first", _log, example="appliance plan log lab -n 20", reads=True)
     _plan(parser)
@@ -122,6 +129,16 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def _plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="the plan's name")
+
+
+def _moving(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--force", action="store_true", help="overrule a switch by somebody else; the log shows it")
+    parser.add_argument("--dry-run", action="store_true", help="only tell what would run where, and why; changes nothing")
+    parser.add_argument(
+        "--max-affected",
+        metavar="N|N%",
+        help="refuse if more deployments would get a new generation: a number, or a part of all there are",
+    )
 
 
 # Loaded when asked for: a command line must start fast.

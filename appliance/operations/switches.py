@@ -7,20 +7,24 @@ import msgspec
 from appliance.errors import Conflict
 from appliance.keys import Key
 from appliance.operations import changes
-from appliance.plan import Switch, rollback_target, shown
-from appliance.store import audit, listings, plans
+from appliance.plan import Share, Switch, rollback_target, shown
+from appliance.store import audit, listings, plans, reach
 from appliance.store.plans import Plan, Version
 from appliance.store.tx import Reader, Tx
 
 
 class SwitchPlan(msgspec.Struct, frozen=True):
-    """Make version `to` (number, digest) current. `expected` is the serial it is based on; None does not check."""
+    """Make version `to` (number, digest) current.
+
+    `expected` is the serial it is based on; None does not check. `max_affected` refuses one that moves more deployments; None: any number.
+    """
 
     plan: str
     to: str
     expected: int | None
     force: bool
     by: str
+    max_affected: Share | None = None
 
 
 class RollbackPlan(msgspec.Struct, frozen=True):
@@ -30,12 +34,13 @@ class RollbackPlan(msgspec.Struct, frozen=True):
     expected: int | None
     force: bool
     by: str
+    max_affected: Share | None = None
 
 
 class Switched(msgspec.Struct, frozen=True):
     """What a switch did. `was` is None for a first one; `unchanged`: that version was current already and nothing was done.
 
-    `changed` counts the paths that differ; `deployments` got a new generation, on `servers`.
+    `changed` counts the paths that differ; `removed` are those of them that are gone. `deployments` got a new generation, on `servers`.
     """
 
     plan: str
@@ -46,6 +51,7 @@ class Switched(msgspec.Struct, frozen=True):
     changed: int
     deployments: list[str]
     servers: list[str]
+    removed: list[str] = []
 
 
 def switch(tx: Tx, key: Key, command: SwitchPlan) -> Switched:
@@ -60,7 +66,7 @@ def switch(tx: Tx, key: Key, command: SwitchPlan) -> Switched:
     if current is not None and current.version == version.number:
         return Switched(plan.name, current, version.digest, current.version, True, 0, [], [])
     forced = _is_overruled(plan, current, command.expected, command.force)
-    return _move(tx, key, plan, current, version, command.by, forced=forced, back_to=None)
+    return _move(tx, key, plan, current, version, command, forced=forced, back_to=None)
 
 
 def rollback(tx: Tx, key: Key, command: RollbackPlan) -> Switched:
@@ -75,17 +81,31 @@ def rollback(tx: Tx, key: Key, command: RollbackPlan) -> Switched:
             hint=f"switch to any of its versions: appliance plan switch {plan.name} NUMBER",
         )
     version = plans.version(tx, plan, target.version)
-    return _move(tx, key, plan, current, version, command.by, forced=forced, back_to=target.serial)
+    return _move(tx, key, plan, current, version, command, forced=forced, back_to=target.serial)
 
 
 def _move(
-    tx: Tx, key: Key, plan: Plan, current: Switch | None, version: Version, by: str, *, forced: bool, back_to: int | None
+    tx: Tx,
+    key: Key,
+    plan: Plan,
+    current: Switch | None,
+    version: Version,
+    command: SwitchPlan | RollbackPlan,
+    *,
+    forced: bool,
+    back_to: int | None,
 ) -> Switched:
+    by = command.by
     before = {} if current is None else listings.read(tx, plans.version(tx, plan, current.version).listing)
-    changed = listings.differing(before, listings.read(tx, version.listing))
+    after = listings.read(tx, version.listing)
+    changed = listings.differing(before, after)
     serial = 1 if current is None else current.serial + 1
     row = plans.add_switch(tx, plan, serial, version.number, by, back_to=back_to, forced=forced)
+    newest = reach.newest_generation(tx)
     moved = changes.after_switch(tx, key, plan_id=plan.id, version=version.number, changed=changed, by=by)
+    made = reach.made_since(tx, newest)
+    if command.max_affected is not None:
+        _refuse_too_many(tx, plan, version, len(made), command.max_affected)
     was = None if current is None else current.version
     audit.record(
         tx,
@@ -98,10 +118,24 @@ def _move(
         was=was,
         forced=forced,
         changed=len(changed),
-        deployments=len(moved.deployments),
+        deployments=len(made),
     )
     tx.touch(f"plan:{plan.name}")
-    return Switched(plan.name, row, version.digest, was, False, len(changed), moved.deployments, moved.servers)
+    gone = [path for path in changed if path not in after]
+    return Switched(plan.name, row, version.digest, was, False, len(changed), moved.deployments, moved.servers, gone)
+
+
+def _refuse_too_many(tx: Reader, plan: Plan, version: Version, affected: int, limit: Share) -> None:
+    """Raise Conflict with the count when more deployments got a new generation than `limit` allows."""
+    total = reach.count_living(tx)
+    if limit.allows(affected, total):
+        return
+    raise Conflict(
+        f"this moves {affected} of {total} deployments, and the limit is {limit};"
+        f" {plan.name!r} was not switched to version {version.number}",
+        hint="see which with --dry-run; switch with a higher --max-affected, or in waves",
+        detail={"affected": affected, "total": total, "max_affected": str(limit)},
+    )
 
 
 def _is_overruled(plan: Plan, current: Switch | None, expected: int | None, force: bool) -> bool:

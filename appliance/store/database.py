@@ -1,7 +1,8 @@
 """All connections, the writer thread, and the only place that begins, commits and rolls back.
 
 The writer takes what is queued, runs each operation in a savepoint of its own inside one IMMEDIATE transaction, commits (WAL,
-`synchronous=FULL`), and only then answers. Readers see snapshots and never wait for it.
+`synchronous=FULL`), and only then answers. Readers see snapshots and never wait for it. A preview is an operation that runs alone and is
+rolled back.
 """
 
 import asyncio
@@ -14,11 +15,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from itertools import count
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import apsw
 
-from appliance.errors import ApplianceError, Busy, Corrupt, Invalid, StorageFull
+from appliance.errors import ApplianceError, Busy, Corrupt, Invalid, StorageFull, TooLarge
 from appliance.store import migrations
 from appliance.store.tx import ConstraintFailed, Reader, Tx
 
@@ -27,6 +29,8 @@ T = TypeVar("T")
 
 BATCH = 512
 READERS = 4
+PREVIEW_STEPS = 20_000_000  # of SQLite's machine: a switch that moves some 10,000 deployments
+_TICK = 10_000
 
 
 def wall_clock() -> int:
@@ -53,6 +57,15 @@ class _Job:
     result: Any = None
     error: BaseException | None = None
     topics: set[str] = field(default_factory=set)
+    steps: int | None = None  # a preview, of at most so many steps
+
+
+@dataclass(frozen=True, slots=True)
+class Previewed(Generic[T]):
+    """What an operation would have come to, and the number of the last commit it saw."""
+
+    result: T
+    commit: int
 
 
 class Database:
@@ -130,16 +143,33 @@ class Database:
         self._put(_Job(lambda tx: operation(tx, *args, **kwargs), future, loop))
         return await future
 
+    def preview(self, operation: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Previewed[T]:
+        """Run the very operation that `write` would run, alone in a transaction that is always rolled back, and wait.
+
+        Raises what it raises, and TooLarge when it takes more than PREVIEW_STEPS. Never call it in an event loop.
+        """
+        future: Future[Previewed[T]] = Future()
+        self._put(_Job(lambda tx: operation(tx, *args, **kwargs), future, None, steps=PREVIEW_STEPS))
+        return future.result()
+
+    async def apreview(self, operation: Callable[Concatenate[Tx, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Previewed[T]:
+        """`preview`, awaited."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Previewed[T]] = loop.create_future()
+        self._put(_Job(lambda tx: operation(tx, *args, **kwargs), future, loop, steps=PREVIEW_STEPS))
+        return await future
+
     def _put(self, job: _Job) -> None:
         if self._closed:
             raise Busy("the appliance is shutting down", hint="try again in a moment")
         self._queue.put(job)
 
     def _write_for_ever(self) -> None:
-        while (first := self._queue.get()) is not None:
-            batch = [first]
-            stop = False
-            while len(batch) < BATCH:
+        held: _Job | None = None
+        stop = False
+        while not stop and (first := held or self._queue.get()) is not None:
+            batch, held = [first], None
+            while first.steps is None and held is None and len(batch) < BATCH:
                 try:
                     job = self._queue.get_nowait()
                 except queue.Empty:
@@ -147,11 +177,31 @@ class Database:
                 if job is None:
                     stop = True
                     break
-                batch.append(job)
-            self._run(batch)
+                if job.steps is None:
+                    batch.append(job)
+                else:
+                    held = job  # a preview runs alone
+            if first.steps is None:
+                self._run(batch)
+            else:
+                self._preview(first, first.steps)
             self._answer(batch)
-            if stop:
-                break
+
+    def _preview(self, job: _Job, steps: int) -> None:
+        """One operation in a transaction of its own that leaves nothing behind, not even a commit number."""
+        db, ticks = self._writer, count(1)
+        try:
+            db.set_progress_handler(lambda: next(ticks) * _TICK > steps, _TICK)
+            db.execute("BEGIN IMMEDIATE")
+            job.result = Previewed(job.run(Tx(db, self.clock(), self._commit_no + 1, self.new_id, set())), self._commit_no)
+        except apsw.InterruptError:
+            job.error = TooLarge(f"the preview takes more than {steps} steps, so it was given up; nothing was changed")
+        except Exception as error:  # noqa: BLE001 - whatever ends it is its answer
+            job.error = _translated(error, self.path)
+        finally:
+            db.set_progress_handler(None)
+            if db.in_transaction:
+                db.execute("ROLLBACK")
 
     def _run(self, batch: list[_Job]) -> None:
         """Run the jobs in one transaction; when that fails as a whole, each again alone, so that only the guilty one fails."""

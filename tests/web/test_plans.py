@@ -19,7 +19,7 @@ from appliance.plan import digest_of, manifest, shown
 from appliance.store import tokens
 from appliance.web.context import Context, Settings
 from appliance.web.front import Front
-from appliance.web.native import blobs, intake, plans
+from appliance.web.native import blobs, intake, plans, switching
 from appliance.web.respond import render_error
 
 from ..samples import KEY, entries, opened, split, state
@@ -37,7 +37,7 @@ def database(tmp_path):
 def app(database):
     appliance = Context(database, KEY, 1, "e", Settings(url="http://testserver", hosts=frozenset({"testserver"})))
     handlers = {ApplianceError: render_error, HTTPException: render_error}
-    inner = Starlette(routes=[*plans.routes, *blobs.routes], exception_handlers=handlers)
+    inner = Starlette(routes=[*plans.routes, *switching.routes, *blobs.routes], exception_handlers=handlers)
     inner.state.context = appliance
     for role in ("admin", "operator", "viewer"):
         database.write(tokens.add, f"{role}-secret", role, role)

@@ -15,7 +15,7 @@ from appliance.operations.claims import Asked
 from appliance.operations.signals import Signal
 from appliance.web import stock
 from appliance.web.front import UPLOADS
-from appliance.web.native import about, agents, blobs, deployments, plans, servers
+from appliance.web.native import about, agents, blobs, deployments, plans, servers, switching
 from appliance.web.respond import STATUS, Json
 
 Handler = Callable[..., Any]
@@ -34,8 +34,8 @@ BODIES: dict[Handler, Any] = {
     servers.create_token: servers.TokenIn,
     plans.push_archive: UPLOAD,
     plans.put_version: plans.ManifestIn,
-    plans.post_switch: plans.SwitchIn,
-    plans.post_rollback: plans.RollbackIn,
+    switching.post_switch: switching.SwitchIn,
+    switching.post_rollback: switching.RollbackIn,
     blobs.missing: blobs.Digests,
     blobs.put: UPLOAD,
     blobs.put_many: UPLOAD,

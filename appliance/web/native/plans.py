@@ -1,4 +1,4 @@
-"""`/v1/plans`: plans, versions, archives, switches."""
+"""`/v1/plans`: plans, versions, archives. Switching stands in switching.py."""
 
 import asyncio
 from typing import Any
@@ -11,11 +11,10 @@ from starlette.routing import Route
 
 from appliance import archive
 from appliance.names import check_name
-from appliance.numbers import Counter, Whole
-from appliance.operations import contents, plans, switches
+from appliance.numbers import Counter
+from appliance.operations import contents, plans
 from appliance.operations.plans import DeletePlan, Pushed
-from appliance.operations.switches import RollbackPlan, Switched, SwitchPlan
-from appliance.plan import Change, Entry, Mode, Switch, parse_digest, shown, storage_order
+from appliance.plan import Change, Entry, Mode, parse_digest, shown, storage_order
 from appliance.store.plans import Overview, Version
 from appliance.store.plans import overviews as all_plans
 from appliance.web.access import require
@@ -23,7 +22,7 @@ from appliance.web.context import context
 from appliance.web.native import intake
 from appliance.web.native.outlet import archive_answer, blob_answer
 from appliance.web.native.views import instant
-from appliance.web.respond import Json, body_of, decode, decoded, number_of, perform, perform_once
+from appliance.web.respond import Json, body_of, decoded, number_of, perform, perform_once
 
 MANIFEST_BODY = 64 << 20
 ARCHIVE_BODY = 4 << 30
@@ -45,21 +44,6 @@ class ManifestIn(msgspec.Struct, forbid_unknown_fields=True):
     entries: list[EntryIn]
     base: str | None = None
     removed: list[str] = []
-
-
-class SwitchIn(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of POST .../switch: `expected` is the serial it is based on (0: never switched), null does not check."""
-
-    to: str | Whole
-    expected: Whole | None = None
-    force: bool = False
-
-
-class RollbackIn(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of POST .../rollback."""
-
-    expected: Whole | None = None
-    force: bool = False
 
 
 # ---------------------------------------------------------------------------------------------------- plans
@@ -203,37 +187,6 @@ async def get_diff(request: Request) -> Response:
     return Json({"plan": name, "from": version_view(before), "to": version_view(after), "changes": [change_view(one) for one in changes]})
 
 
-# ---------------------------------------------------------------------------------------------------- switches
-
-
-async def list_switches(request: Request) -> Response:
-    """GET /v1/plans/{plan}/switches: the newest first."""
-    require(request, "viewer")
-    limit, before = page_of(request)
-    name = request.path_params["plan"]
-    found = await context(request).database.aread(switches.log, name, limit=limit, before=before)
-    more = found[-1].serial if len(found) == limit and found[-1].serial > 1 else None
-    return Json({"plan": name, "switches": [switch_view(one) for one in found], "next": more})
-
-
-async def post_switch(request: Request) -> Response:
-    """POST /v1/plans/{plan}/switch."""
-    principal = require(request, "operator")
-    body = await decode(request, SwitchIn)
-    key = context(request).key
-    command = SwitchPlan(request.path_params["plan"], str(body.to), body.expected, body.force, principal.name)
-    return await perform_once(request, lambda tx: switches.switch(tx, key, command), switched_view)
-
-
-async def post_rollback(request: Request) -> Response:
-    """POST /v1/plans/{plan}/rollback."""
-    principal = require(request, "operator")
-    body = await decode(request, RollbackIn)
-    key = context(request).key
-    command = RollbackPlan(request.path_params["plan"], body.expected, body.force, principal.name)
-    return await perform_once(request, lambda tx: switches.rollback(tx, key, command), switched_view)
-
-
 # ---------------------------------------------------------------------------------------------------- views
 
 
@@ -275,25 +228,6 @@ def pushed_view(pushed: Pushed) -> dict[str, Any]:
     }
 
 
-def switch_view(switch: Switch) -> dict[str, Any]:
-    """One row of the switch log."""
-    return msgspec.structs.asdict(switch) | {"at": instant(switch.at)}
-
-
-def switched_view(switched: Switched) -> dict[str, Any]:
-    """What a switch did."""
-    return {
-        "plan": switched.plan,
-        **switch_view(switched.switch),
-        "digest": shown(switched.digest),
-        "was": switched.was,
-        "unchanged": switched.unchanged,
-        "changed": switched.changed,
-        "deployments": switched.deployments,
-        "servers": switched.servers,
-    }
-
-
 def entry_view(entry: Entry) -> dict[str, Any]:
     """An entry without its path."""
     return {"mode": entry.mode, "size": entry.size, "digest": shown(entry.digest)}
@@ -321,9 +255,6 @@ routes = [
     Route("/v1/plans/{plan}", delete_plan, methods=["DELETE"]),
     Route("/v1/plans/{plan}/archive", push_archive, methods=["POST"]),
     Route("/v1/plans/{plan}/diff", get_diff, methods=["GET"]),
-    Route("/v1/plans/{plan}/switches", list_switches, methods=["GET"]),
-    Route("/v1/plans/{plan}/switch", post_switch, methods=["POST"]),
-    Route("/v1/plans/{plan}/rollback", post_rollback, methods=["POST"]),
     Route("/v1/plans/{plan}/versions", list_versions, methods=["GET"]),
     Route("/v1/plans/{plan}/versions/{digest}", put_version, methods=["PUT"]),
     Route("/v1/plans/{plan}/versions/{ref}", get_version, methods=["GET"]),

@@ -6,6 +6,7 @@ from typing import Any
 from appliance.config import Given
 from appliance.document import outputs_of
 from appliance.operations.explain import View, Why, run_sentence
+from appliance.operations.previews import Effect
 from appliance.store.audit import Deed
 from appliance.store.configs import Config
 from appliance.store.deployments import Past
@@ -83,6 +84,33 @@ def deployment_view(view: View) -> dict[str, Any]:
         ],
         "created_at": instant(one.created_at),
     }
+
+
+def preview_view(effects: list[Effect], servers: dict[str, tuple[Server, Seen | None]], commit: int) -> dict[str, Any]:
+    """What a preview tells beside the answer of the operation itself: per server, what becomes of each deployment."""
+    found = [
+        {
+            "id": id,
+            "name": server.name,
+            "kind": server.kind,
+            "seen_at": instant(None if seen is None else seen.at),
+            "deployments": [
+                {
+                    "id": one.deployment,
+                    "label": one.label,
+                    "does": one.does,
+                    "moved": one.moved,
+                    "why": one.why,
+                    "sentence": one.sentence,
+                    "waits_for": one.waits_for,
+                }
+                for one in effects
+                if one.server == id
+            ],
+        }
+        for id, (server, seen) in servers.items()
+    ]
+    return {"dry_run": True, "as_of_commit": commit, "preview": found}
 
 
 def why_view(why: Why) -> dict[str, Any]:
