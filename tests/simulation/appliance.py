@@ -24,6 +24,7 @@ from appliance.web.seen import SeenBuffer
 from ..samples import KEY
 
 EPOCH = (1, "e")
+CONTENT = ("blob", "pack", "large", "large_part", "listing", "names", "plan", "version", "label")
 
 
 class Died(Exception):
@@ -33,13 +34,41 @@ class Died(Exception):
 class File(Database):
     """The database without its threads: one connection, the real writer's transactions, run at once."""
 
-    def __init__(self, path: str, clock: Callable[[], int], new_id: Callable[[], str]) -> None:
-        self.path, self.clock, self.new_id = path, clock, new_id
+    def __init__(self, path: str) -> None:
+        self.path = path
         self._writer = self._front = _connect(path, apsw.SQLITE_OPEN_READWRITE)
         # nobody else opens it, and no power is cut here: what is killed has committed or not
         for pragma, value in (("locking_mode", "EXCLUSIVE"), ("synchronous", "OFF"), ("foreign_keys", 1)):
             self._writer.pragma(pragma, value)
+        self.again()
+
+    def again(self) -> None:
+        """Begin as a process that was just started: what was not committed is gone, and all that was only in memory."""
+        if self._writer.in_transaction:
+            self._writer.execute("ROLLBACK")
         self._commit_no = self._writer.execute("SELECT max(last_commit) FROM file").get
+
+    def lay_beside(self, image: str) -> None:
+        """Name the file whose rows `restore` brings back."""
+        self._writer.execute("ATTACH ? AS image", (image,))
+        names = self._writer.execute("SELECT name FROM image.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+        # other tables than these (contents, plans) do not change here
+        self._tables = [name for (name,) in names if name not in CONTENT]
+
+    def restore(self) -> None:
+        """Bring every row back to what it is in the image. The connection stays, and with it all prepared statements."""
+        db = self._writer
+        settings = (apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, apsw.SQLITE_DBCONFIG_ENABLE_FKEY)
+        for setting in settings:
+            db.config(setting, 0)
+        db.execute("BEGIN IMMEDIATE")
+        for name in self._tables:
+            db.execute(f"DELETE FROM main.{name}")
+            db.execute(f"INSERT INTO main.{name} SELECT * FROM image.{name}")
+        db.execute("COMMIT")
+        for setting in settings:
+            db.config(setting, 1)
+        self.again()
 
     def batch(self, operations: list[Callable[[Tx], Any]]) -> list[Any]:
         """Run operations as one batch of the writer; each result, or the error it ended with."""
@@ -55,36 +84,32 @@ class File(Database):
         except ApplianceError:
             return
         finally:
-            self.drop()
+            self.again()
 
-    def drop(self) -> None:
-        """Let go of the file as a killed process does; what was not committed is gone."""
+    def close(self) -> None:
+        """Let go of the file."""
         self._writer.close(True)
 
 
 class Appliance:
     """One appliance process after another on one file."""
 
-    def __init__(self, path: str, clock: Callable[[], int], new_id: Callable[[], str]) -> None:
-        self._path, self._clock, self._new_id = path, clock, new_id
+    def __init__(self, file: File, clock: Callable[[], int]) -> None:
+        self.file, self._clock = file, clock
         self.doomed = False
-        self.open()
-
-    def open(self) -> None:
-        self.file = File(self._path, self._clock, self._new_id)
         self.seen = SeenBuffer()
 
     def crash(self) -> None:
         """kill -9, and started again."""
-        self.file.drop()
-        self.open()
+        self.file.again()
+        self.seen = SeenBuffer()
 
     def write(self, operation: Callable[[Tx], Any]) -> Any:
         """One operation, committed; raises what it ends with. Raises Died where the appliance is to be killed in it."""
         if self.doomed:
             self.doomed = False
             self.file.doomed(operation)
-            self.open()
+            self.crash()
             raise Died
         [result] = self.file.batch([operation])
         if isinstance(result, Exception) and not isinstance(result, ApplianceError):

@@ -4,13 +4,14 @@ import json
 import random
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from .appliance import File
 from .machine import Body
 from .network import FATES
 from .operator import FILES, NAMES, PLANS, POLICIES, VERSIONS
@@ -38,14 +39,14 @@ class History:
 class Playground:
     """A place in memory where histories are played, one after the other."""
 
-    def __init__(self, image: Image, directory: Path) -> None:
-        self._image, self._directory = image, directory
+    def __init__(self, file: File, image: Image, directory: Path) -> None:
+        self._file, self._image, self._directory = file, image, directory
         self._count = count()
 
     @contextmanager
     def _world(self, servers: int, *, tracing: bool) -> Iterator[World]:
         directory = self._directory / f"h{next(self._count)}"
-        world = begin(self._image, directory, servers, tracing=tracing)
+        world = begin(self._file, self._image, directory, servers, tracing=tracing)
         try:
             with installed():
                 try:
@@ -92,7 +93,11 @@ def playground() -> Iterator[Playground]:
     with TemporaryDirectory(dir=memory if memory.is_dir() else None, prefix="appliance-simulation-") as name:
         image = Path(name) / "image"
         image.mkdir()
-        yield Playground(prepare(image), Path(name))
+        prepared = prepare(image)
+        shutil.copyfile(image / "lab.db", image / "played.db")
+        with closing(File(str(image / "played.db"))) as file:
+            file.lay_beside(str(image / "lab.db"))
+            yield Playground(file, prepared, Path(name))
 
 
 def failing(seed: int) -> str:
@@ -123,7 +128,7 @@ class Choice:
         self.random = random.Random(seed)
         chance = self.random.random
         self.servers = self.random.choices([1, 2, 3, 4], [60, 28, 8, 4])[0]
-        self.length = self.random.randint(15, 60)
+        self.length = self.random.randint(10, 45)
         self.names = NAMES[: self.random.choice([1, 2, 2, 3, 3, 4, 6])]
         self.troubles = {trouble for trouble, likely in _TROUBLES.items() if chance() < likely}
         self.policies = self.random.sample(POLICIES, self.random.choice([1, 2, 4]))

@@ -10,13 +10,13 @@ from typing import Any, NoReturn
 from appliance.errors import ApplianceError
 from appliance.operations import servers
 from appliance.operations.servers import NewServer
-from appliance.store import file
+from appliance.store import file as file_rows
 from appliance.store import servers as server_rows
 from appliance.store.database import Database
 
 from ..samples import KEY, push, switch_to
 from . import ending
-from .appliance import Appliance, Died
+from .appliance import Appliance, Died, File
 from .clock import Clock
 from .invariants import Invariants
 from .machine import Body
@@ -44,13 +44,14 @@ class Image:
 class World:
     """One history as it happens, in a directory of its own."""
 
-    def __init__(self, image: Image, directory: Path, size: int, *, tracing: bool = False) -> None:
+    def __init__(self, file: File, image: Image, directory: Path, size: int, *, tracing: bool = False) -> None:
         self.directory, self.size, self.tracing = directory, size, tracing
         self.trace: list[str] = []
         self.clock = Clock()
         self._numbers = image.numbers
         self.violation: Violation | None = None
-        self.appliance = Appliance(str(directory / "lab.db"), self.clock.wall, self._new_id)
+        file.clock, file.new_id = self.clock.wall, self._new_id
+        self.appliance = Appliance(file, self.clock.wall)
         self.network = Network(self.appliance)
         self.invariants = Invariants(self)
         self.bodies = [Body(self, n, id, f"m{n}", directory / f"m{n}") for n, id in enumerate(image.servers[:size])]
@@ -73,10 +74,9 @@ class World:
         raise self.violation
 
     def close(self) -> None:
-        """End every agent and let go of the file."""
+        """End every agent."""
         for body in self.bodies:
             body.kill()
-        self.appliance.file.drop()
 
     # ------------------------------------------------------------------------------------------ events
 
@@ -264,15 +264,15 @@ def prepare(directory: Path) -> Image:
     clock = Clock()
     database = Database(str(directory / "lab.db"), clock=clock.wall, new_id=lambda: f"00000000-0000-4000-8000-{next(numbers):012x}")
     with closing(database):
-        database.write(file.born, KEY.id)
+        database.write(file_rows.born, KEY.id)
         for plan, versions in VERSIONS.items():
             for files in versions:
                 push(database, plan, {path: file_text(plan, path, content).encode() for path, content in files.items()})
             switch_to(database, plan, 1)
         ids = [database.write(servers.add, NewServer(f"m{n}"), f"secret-{n}", "ann").server.id for n in range(SERVERS)]
     image = Image(directory, 1000, ids)
-    world = World(image, directory, SERVERS)
-    with installed():
+    with installed(), closing(File(database.path)) as opened:
+        world = World(opened, image, directory, SERVERS)
         for body in world.bodies:
             body.disk.mkdir()
             world._on_join(body.number, [])
@@ -280,10 +280,10 @@ def prepare(directory: Path) -> Image:
     return Image(directory, world.number(), ids)
 
 
-def begin(image: Image, directory: Path, size: int, *, tracing: bool = False) -> World:
+def begin(file: File, image: Image, directory: Path, size: int, *, tracing: bool = False) -> World:
     """A new world from the image, with so many servers."""
+    file.restore()
     directory.mkdir()
-    shutil.copyfile(image.directory / "lab.db", directory / "lab.db")
     for number in range(size):
         shutil.copytree(image.directory / f"m{number}", directory / f"m{number}")
-    return World(image, directory, size, tracing=tracing)
+    return World(file, image, directory, size, tracing=tracing)
