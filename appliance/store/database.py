@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 BATCH = 512
 READERS = 4
-STATEMENTS = 500  # prepared ones kept for each connection: there are some 300
+STATEMENTS = 500  # prepared ones kept for each connection: there are some 200
 
 
 def wall_clock() -> int:

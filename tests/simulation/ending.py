@@ -38,6 +38,8 @@ def unfinished(world: "World") -> list[str]:
             if open_ or one.standing.repeating is not None:
                 why = explain.why(tx, one, world.appliance.seen.of(tx, one.server))
                 found.append(f"{one.label} is {one.standing.phase or one.standing.status}: {'; '.join(why.because)}")
+        for run, stands in tx.rows("SELECT id, stands FROM run WHERE stands IN ('granted', 'running')"):
+            found.append(f"run {run} is {stands}")
         return found
 
     found: list[str] = world.appliance.file.read(query)

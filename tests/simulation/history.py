@@ -108,8 +108,8 @@ def failing(seed: int) -> str:
 
 # How likely a kind of event is, and the trouble it belongs to: a history has some kinds of trouble and not others.
 _OFTEN: list[tuple[str, float, str | None]] = [
-    ("go", 8, None), ("poll", 8, None), ("step", 10, None), ("deliver", 6, None), ("arrive", 8, "line"), ("exit", 14, None),
-    ("op", 9, None), ("ops", 1.5, None), ("time", 3, None), ("start", 10, None), ("kill", 2, "kills"), ("arm", 3, "kills"),
+    ("go", 8, None), ("poll", 8, None), ("step", 10, None), ("deliver", 6, None), ("arrive", 8, "line"), ("exit", 18, None),
+    ("op", 13, None), ("ops", 1.5, None), ("time", 3, None), ("start", 14, None), ("kill", 2, "kills"), ("arm", 3, "kills"),
     ("stop", 1, "kills"), ("reboot", 1.5, "boots"), ("crash", 1.5, "crashes"), ("flush", 1, None), ("stray", 2, "line"),
     ("clock", 1, "clocks"), ("wipe", 1.2, "disks"), ("join", 6, None), ("reimage", 0.7, "disks"), ("clone", 0.8, "copies"),
     ("snapshot", 1.5, "copies"), ("revert", 1, "copies"), ("gone", 1, "copies"),
@@ -127,22 +127,25 @@ class Choice:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         chance = self.random.random
-        self.servers = self.random.choices([1, 2, 3, 4], [60, 28, 8, 4])[0]
-        self.length = self.random.randint(10, 45)
-        self.names = NAMES[: self.random.choice([1, 2, 2, 3, 3, 4, 6])]
-        self.troubles = {trouble for trouble, likely in _TROUBLES.items() if chance() < likely}
+        self.servers = self.random.choices([1, 2, 3, 4], [66, 26, 5, 3])[0]
+        self.length = self.random.randint(12, 45)
+        self.names = NAMES[: self.random.choice([1, 1, 2, 2, 3, 6])]
+        calm = 0.3 if chance() < 0.4 else 1.0
+        self.troubles = {trouble for trouble, likely in _TROUBLES.items() if chance() < likely * calm}
         self.policies = self.random.sample(POLICIES, self.random.choice([1, 2, 4]))
-        self.sources = self.random.sample(["1", "2", "3", *(f"{plan}:{path}" for plan in PLANS for path in FILES[:2])], 3)
+        self.sources = self.random.choice([["1", "2"], ["1", "2"], ["p:f0"], ["p:f0", "p:f1"], ["1", "p:f1"], ["q:f0", "q:f1", "3"]])
         self.often = {kind: weight * self.random.choice([0.3, 1, 1, 2]) for kind, weight, trouble in _OFTEN if trouble in (None, *self.troubles)}
-        self.commands = {verb: weight * self.random.choice([0.2, 1, 1, 2]) for verb, weight in _COMMANDS.items()}
-        self.fail = self.random.choice([0.0, 0.2, 0.5])
-        self.begun = 0
+        self.commands = {verb: weight * self.random.choice([0, 0.3, 1, 3]) for verb, weight in _COMMANDS.items()}
+        self.commands["source"] += 1
+        self.fail = self.random.choice([0.0, 0.3, 0.5])
+        self.made: list[str] = []
+        self._first = [("op", "create"), ("op", "create" if chance() < 0.5 else "pair"), *(("start", n) for n in range(self.servers) if chance() < 0.9)]
 
     def next(self, world: World) -> Event:
         """The next event."""
-        if self.begun < 2:
-            self.begun += 1
-            return ["op", self._command("create"), "ok"]
+        if self._first:
+            kind, what = self._first.pop(0)
+            return ["start", what, []] if kind == "start" else ["op", self._command(str(what)), "ok"]
         while True:
             [kind] = self.random.choices(list(self.often), list(self.often.values()))
             event = self._event(kind, world)
@@ -202,7 +205,7 @@ class Choice:
                 how: int | str = "timeout" if self.random.random() < 0.05 else int(self.random.random() < self.fail)
                 return [kind, at, running[0].run, how]
             case "go":
-                return [kind, at]
+                return [kind, at, self.random.choice([None, int(self.random.random() < self.fail)])]
             case "poll" | "step" | "deliver":
                 return [kind, at, self._fates()] if kind not in parked else None
             case "stop":
@@ -223,6 +226,11 @@ class Choice:
     # ------------------------------------------------------------------------------------------ commands
 
     def _slot(self) -> str:
+        if self.made and self.random.random() < 0.9:
+            return self.random.choice(self.made)
+        return self._place()
+
+    def _place(self) -> str:
         return f"m{self.random.randrange(self.servers)}/{self.random.choice(self.names)}"
 
     def _slots(self) -> list[str]:
@@ -233,9 +241,12 @@ class Choice:
         slot, source, policy = self._slot(), self.random.choice(self.sources), self.random.choice(self.policies)
         match verb:
             case "create":
-                return [verb, slot, source, policy, self._slots() if self.random.random() < 0.4 else []]
+                needs = self._slots() if self.random.random() < 0.4 else []
+                self.made.append(self._place())
+                return [verb, self.made[-1], source, policy, needs]
             case "pair":
-                return [verb, slot, self._slot(), source, policy]
+                self.made += [self._place(), self._place()]
+                return [verb, *self.made[-2:], source, policy]
             case "source":
                 return [verb, slot, source]
             case "policy":

@@ -1,5 +1,6 @@
 """A whole lab in one thread: an appliance, its machines, people, a line, time. What happens is a list of events, one after the other."""
 
+import json
 import re
 import shutil
 from contextlib import closing
@@ -12,6 +13,7 @@ from appliance.operations import servers
 from appliance.operations.servers import NewServer
 from appliance.store import file as file_rows
 from appliance.store import servers as server_rows
+from appliance.store import tokens
 from appliance.store.database import Database
 
 from ..samples import KEY, push, switch_to
@@ -151,13 +153,15 @@ class World:
         if body is not None:
             body.wipe(whole=whole)
 
-    def _on_go(self, number: int) -> None:
-        """Some undisturbed moments."""
+    def _on_go(self, number: int, code: int | None) -> None:
+        """Some undisturbed moments; with a code, what runs then ends with it."""
         body = self._at(number)
         if body is not None:
             for _ in range(2):
                 body.poll([])
                 body.step([])
+                for start in body.running() if code is not None else ():
+                    body.end(start.run, code)  # type: ignore[arg-type]
                 body.deliver([])
 
     def _on_clone(self, number: int) -> None:
@@ -175,9 +179,19 @@ class World:
     def _on_join(self, number: int, fates: list[str]) -> None:
         body = self._at(number)
         if body is not None and body.process is None and not (body.disk / "identity.json").exists():
-            secret = f"join-{self.number()}"
-            self.appliance.perform(lambda tx: servers.renew_join_token(tx, body.server, secret, "ann"))
-            body.join(secret, fates)
+            self._join(body, fates)
+
+    def _join(self, body: Body, fates: list[str]) -> None:
+        secret = f"join-{self.number()}"
+        self.appliance.perform(lambda tx: servers.renew_join_token(tx, body.server, secret, "ann"))
+        body.join(secret, fates)
+
+    def _may_speak(self, body: Body) -> bool:
+        me = body.disk / "identity.json"
+        if not me.exists():
+            return False
+        token = self.appliance.file.read(tokens.by_secret, json.loads(me.read_text())["token"])
+        return token is not None and token.holds(self.clock.wall())
 
     def _on_time(self, seconds: float) -> None:
         self.clock.pass_(seconds)
@@ -240,8 +254,9 @@ class World:
         server = self.appliance.file.read(server_rows.by_id, body.server)
         if server.trouble is not None:
             self._on_op(["reset", server.id], "ok")
-        if body.process is None and not (body.disk / "identity.json").exists():
-            self._on_join(body.number, [])
+        if not self._may_speak(body):  # nobody joined here yet, or somebody else did since
+            body.kill()
+            self._join(body, [])
         body.start([])
         for name in ("poll", "step", "deliver"):
             body.arrive(name)
