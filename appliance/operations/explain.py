@@ -141,10 +141,13 @@ def made_by(past: Past) -> str:
         "switch": f"a switch by {past.by}",
         "rerun": f"a rerun by {past.by}",
         "reset": "the server was reset",
+        "delete": f"deleted by {past.by}",
+        "suspend": f"suspended by {past.by}",
+        "resume": f"resumed by {past.by}",
         "heat": f"set through the Heat API by {past.by}",
     }
     text = causes.get(past.cause, past.cause)
-    detail = f": {past.detail}" if past.detail and past.cause not in ("rerun", "create") else ""
+    detail = f": {past.detail}" if past.detail and past.cause not in ("rerun", "create", "delete", "suspend", "resume") else ""
     return f"generation {past.number}: {text}{detail}"
 
 

@@ -73,6 +73,8 @@ def deployment_view(view: View) -> dict[str, Any]:
         "interval": one.terms.interval,
         "timeout": one.terms.timeout,
         "attempts": one.terms.attempts,
+        "actions": list(one.terms.actions),
+        "leaving": one.leaving,
         "attempt": one.standing.attempt,
         "retry_in": view.retry_in,
         "config": one.terms.config,
