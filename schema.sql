@@ -25,6 +25,7 @@ CREATE TABLE file (
   last_commit   INTEGER NOT NULL,                            -- greatest commit number given out in an acknowledged batch
   uptime_ms     INTEGER NOT NULL DEFAULT 0,                  -- deadlines count this, not differences of wall clocks
   grace_s       INTEGER NOT NULL DEFAULT 86400 CHECK (grace_s >= 1),       -- silence after a run's time limit until it is lost: our agent ...
+  delete_s      INTEGER NOT NULL DEFAULT 14400 CHECK (delete_s >= 1),      -- how long ready DELETE work may take
   retry_s       INTEGER NOT NULL DEFAULT 10 CHECK (retry_s >= 1),          -- wait before a second attempt; doubles with each
   stock_grace_s INTEGER NOT NULL DEFAULT 14400 CHECK (stock_grace_s >= 1), -- ... and a stock one
   url           TEXT,                                        -- base of every URL we write; null: the listener's own
@@ -290,7 +291,8 @@ CREATE TABLE generation (
   terms         INTEGER NOT NULL,
   fingerprint   BLOB    NOT NULL CHECK (length(fingerprint) = 32), -- keyed digest of what makes a run necessary
   parts         TEXT    NOT NULL CHECK (json_valid(parts)),        -- its keyed parts by name: which of them changed is what `why` says
-  cause         TEXT    NOT NULL CHECK (cause IN ('create', 'update', 'switch', 'rerun', 'reset', 'follow', 'stack', 'heat', 'undo', 'delete')),
+  cause         TEXT    NOT NULL CHECK (cause IN ('create', 'update', 'switch', 'rerun', 'reset', 'follow', 'stack', 'heat', 'undo', 'delete', 'suspend',
+                'resume')),
   detail        TEXT,                  -- one line for people: what changed
   action_start  INTEGER NOT NULL,      -- input deploy_action_start: rises strictly per deployment, whatever the clock does
   commit_no     INTEGER NOT NULL,

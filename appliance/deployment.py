@@ -14,13 +14,16 @@ Phase = Literal["blocked", "pending", "delivered", "granted", "running", "reboot
 Reason = Literal["exit", "timeout", "error-output", "no-hook", "invalid", "interrupted", "cancelled", "lost", "by-hand"]
 Policy = Literal["on-change", "once", "per-boot", "always"]
 Action = Literal["CREATE", "UPDATE", "DELETE", "SUSPEND", "RESUME"]
-Cause = Literal["create", "update", "switch", "rerun", "reset", "follow", "heat", "undo", "delete"]
+Cause = Literal["create", "update", "switch", "rerun", "reset", "follow", "heat", "undo", "delete", "suspend", "resume"]
 Outcome = Literal["ended", "timeout", "interrupted", "cancelled", "no-hook", "invalid"]
 Repeat = Literal["boot", "agent-start", "changed", "interval"]
 Refusal = Literal["superseded", "blocked", "cancelled", "claimed", "other-instance", "deleted"]
 Release = Literal["dependency", "superseded", "cancelled", "deleted"]
 
 POLICIES: tuple[Policy, ...] = ("on-change", "once", "per-boot", "always")
+ACTIONS: tuple[Action, ...] = ("CREATE", "UPDATE", "DELETE", "SUSPEND", "RESUME")
+WORKS: tuple[Action, ...] = ("CREATE", "UPDATE")  # what there is work for where nobody says more
+REACHING: tuple[Action, ...] = ("CREATE", "UPDATE", "RESUME")  # done, the machine is as the generation says
 TIMEOUT_SECONDS = 3600
 INTERVAL_SECONDS = 30
 UNGRANTED: frozenset[Phase] = frozenset(("blocked", "pending", "delivered"))
@@ -87,6 +90,27 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 # ------------------------------------------------------------------------------------------------------------ a new generation
+
+
+def next_action(memory: Memory, works: Iterable[Action], *, busy: bool) -> Action:
+    """What a change asks for: CREATE until one has been started on this machine (or where there is no work for it), then UPDATE."""
+    return "UPDATE" if memory.started or busy or "CREATE" not in works else "CREATE"
+
+
+def again_action(action: Action, memory: Memory, works: Iterable[Action]) -> Action:
+    """What a rerun asks for: what was asked last; of CREATE and UPDATE the one there is work for."""
+    if action not in WORKS:
+        return action
+    wanted = next_action(memory, works, busy=False)
+    other: Action = "CREATE" if wanted == "UPDATE" else "UPDATE"
+    return wanted if wanted in works or other not in works else other
+
+
+def nothing_to_do(action: Action, before: Standing | None) -> Standing:
+    """There is no work for this action: COMPLETE at once, unless a run is under way, which then decides."""
+    if before is not None and before.status == "IN_PROGRESS" and not before.ungranted:
+        return msgspec.structs.replace(before, sentence=f"{before.sentence}; nothing to do for {action}", attempt=1, tries=1)
+    return Standing("COMPLETE", None, None, f"nothing to do for {action}", repeating=None if before is None else before.repeating)
 
 
 def begin(policy: Policy, memory: Memory, fingerprint: bytes, before: Standing | None, *, blocked: bool, busy: bool) -> Standing:
@@ -192,6 +216,12 @@ def cancel_asked(standing: Standing, by: str) -> Standing:
 
 
 _ASKED = " asked its machine to cancel it"
+
+
+def given_up(standing: Standing, verdict: Verdict) -> Standing:
+    """Nobody asked for it in time."""
+    fields = {"status": verdict.status, "phase": None, "reason": verdict.reason, "sentence": verdict.sentence, "next_at": None}
+    return msgspec.structs.replace(standing, **fields)
 
 
 def finished(standing: Standing, run: str, verdict: Verdict) -> Standing:

@@ -17,7 +17,7 @@ from appliance.errors import ApplianceError
 from appliance.web import stock
 from appliance.web.context import Context
 from appliance.web.front import Front
-from appliance.web.native import about, agents, blobs, deployments, openapi, plans, servers, switching
+from appliance.web.native import about, agents, blobs, configs, deployments, openapi, plans, servers, switching
 from appliance.web.respond import render_error
 from appliance.web.ticking import tick_for_ever
 
@@ -32,6 +32,7 @@ ROUTES: list[BaseRoute] = [
     *plans.routes,
     *switching.routes,
     *blobs.routes,
+    *configs.routes,
     *deployments.routes,
     *stock.routes,
 ]

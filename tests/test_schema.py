@@ -65,6 +65,7 @@ BAD = [
     ("file", {"grace_s": 0}),
     ("file", {"stock_grace_s": 0}),
     ("file", {"retry_s": 0}),
+    ("file", {"delete_s": 0}),
     ("state", {"attempt": 0}),
     ("state", {"tries": 0}),
     ("pack", {"size": 0}),

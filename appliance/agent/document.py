@@ -48,6 +48,7 @@ class Item:
     after: tuple[str, ...]
     config: Mapping[str, Any]
     cancel: tuple[str, ...] = ()
+    action: str = "CREATE"
 
     @property
     def group(self) -> str:
@@ -166,6 +167,7 @@ def _item(raw: Mapping[str, Any], where: str) -> Item:
         generation=_uuid(raw.get("generation"), f"{where}.generation"),
         attempt=_integer(raw.get("attempt", 1), f"{where}.attempt"),
         policy=str(raw["policy"]),
+        action=str(raw.get("action") or "CREATE"),
         interval=_seconds(raw.get("interval"), f"{where}.interval"),
         timeout=_seconds(raw.get("timeout"), f"{where}.timeout"),
         ready=raw.get("ready") is True,

@@ -14,6 +14,7 @@ from .document import Document, Item, Observed
 COMPLETE, FAILED = "COMPLETE", "FAILED"
 LIVE = ("claimed", "granted", "running")
 CLOSED = ("refused", "released")
+REPEATED = ("CREATE", "UPDATE", "RESUME")  # a suspended one does not repeat
 
 
 @dataclass(frozen=True)
@@ -264,6 +265,8 @@ def _failed_unrun(item: Item, memory: Memory, document: Document) -> bool:
 
 def _repeat(item: Item, last: Last, changed: int, moment: Moment) -> tuple[str | None, float | None]:
     """Why the item runs again now, or when its next interval is due."""
+    if item.action not in REPEATED:
+        return None, None
     if item.policy == "per-boot":
         again = last.boot != moment.boot and last.other_boot != moment.boot
         return ("boot" if again else None), None

@@ -10,6 +10,7 @@ from appliance.client import Refused, part
 
 POLICIES = ("on-change", "once", "per-boot", "always")
 REPEATS = {"per-boot": "at each boot", "always": "at each start of the agent, at each change, and at its interval"}
+ACTIONS = ("CREATE", "UPDATE", "DELETE", "SUSPEND", "RESUME")
 SHOWN = 4
 
 
@@ -57,6 +58,12 @@ def terms_flags(parser: argparse.ArgumentParser) -> None:
         "--timeout", metavar="TIME", type=duration_or_none, default=argparse.SUPPRESS, help="its time limit: 90s, 5m, 1h, none (default 1h)"
     )
     parser.add_argument(
+        "--actions",
+        metavar="A,B",
+        type=actions,
+        help="what the script has work for, told by $deploy_action (default: CREATE,UPDATE; there are DELETE, SUSPEND and RESUME too)",
+    )
+    parser.add_argument(
         "--attempts",
         metavar="N",
         type=attempts,
@@ -69,6 +76,15 @@ def attempts(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 100:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of attempts (1 to 100)")
     return int(text)
+
+
+def actions(text: str) -> list[str]:
+    """Names of actions, separated by commas; for argparse."""
+    found = [word.strip().upper() for word in text.split(",") if word.strip()]
+    wrong = [word for word in found if word not in ACTIONS]
+    if wrong or not found:
+        raise argparse.ArgumentTypeError(f"{text!r}: there is {', '.join(ACTIONS)}")
+    return found
 
 
 def after(refs: list[str], server: str) -> list[str]:
@@ -114,6 +130,7 @@ def _item(args: argparse.Namespace, config: Any, server: Any) -> dict[str, Any]:
     item: dict[str, Any] = {"server": server["id"], "name": args.name, "config": config, "inputs": plain, "secrets": secret, "update": True}
     item |= {"policy": args.policy, "interval": args.interval, "depends_on": after(args.after or [], server["name"])}
     item |= {"attempts": args.attempts} if args.attempts else {}
+    item |= {"actions": args.actions} if args.actions else {}
     return item | ({"timeout": args.timeout} if "timeout" in args else {})
 
 

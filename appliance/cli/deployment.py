@@ -55,6 +55,13 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     )
     parser.add_argument("deployments", metavar="X", nargs="+", help="deployments, as SERVER/NAME or by id")
     parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--force", action="store_true", help="without their DELETE work (see --actions of deploy), gone at once")
+
+    for verb, does in (("suspend", "run a deployment's SUSPEND work"), ("resume", "run a suspended deployment's RESUME work")):
+        parser = command(verbs, verb, does, _act, example=f"appliance deployment {verb} web-1/base", reads=True)
+        parser.description = f"{does[0].upper()}{does[1:]}. One that has no work for that is complete at once."
+        _one(parser)
+        parser.set_defaults(verb=verb)
 
     parser = command(
         verbs, "runs", "list a deployment's runs and generations", _runs, example="appliance deployment runs web-1/base", reads=True
@@ -110,6 +117,7 @@ def _show(args: argparse.Namespace, console: Console) -> int:
         ("generation", f"{generation['number']}: {generation['cause']} by {generation['by']}{made}, {since(generation['created_at'])}"),
         ("policy", one["policy"] + (f", every {exact(one['interval'])}" if one["interval"] else "")),
         ("timeout", exact(one["timeout"]) if one["timeout"] else "none"),
+        ("actions", ", ".join(one["actions"])),
         *([("attempts", str(one["attempts"]))] if one["attempts"] > 1 else []),
         ("hook", config["group"] or "none"),
         ("runs", runs_what(config)),
@@ -199,6 +207,7 @@ def _update(args: argparse.Namespace, console: Console) -> int:
     edit |= {"policy": args.policy} if args.policy else {}
     edit |= {"timeout": args.timeout} if "timeout" in args else {}
     edit |= {"attempts": args.attempts} if args.attempts else {}
+    edit |= {"actions": args.actions} if args.actions else {}
     edit |= {"name": args.rename} if args.rename else {}
     if not any(edit.values()) and edit.keys() <= {"inputs", "secrets", "drop"}:
         raise Failure("nothing says what to change", "see: appliance deployment update --help")
@@ -241,10 +250,23 @@ def _delete(args: argparse.Namespace, console: Console) -> int:
     there = deployments(console, args.deployments)
     names = ", ".join(label(one) for one in there)
     confirm(console, f"delete {names}", "yes" if len(there) > 1 else label(there[0]), yes=args.yes)
-    done = console.client.post("/v1/deployments/delete", {"ids": [one["id"] for one in there]})
+    done = console.client.post("/v1/deployments/delete", {"ids": [one["id"] for one in there], "force": args.force})
     if console.json:
         console.dump(done)
-    running = [label(one) for one in there if one["phase"] in ("granted", "running")]
-    console.note(f"deleted {names}" + (f"; what runs now may finish: {', '.join(running)}" if running else ""))
-    console.next("appliance deployment list")
+    gone, going = ([label(one) for one in there if one["id"] in done[what]] for what in ("deleted", "deleting"))
+    running = [label(one) for one in there if label(one) in gone and one["phase"] in ("granted", "running")]
+    if gone:
+        console.note(f"deleted {', '.join(gone)}" + (f"; what runs now may finish: {', '.join(running)}" if running else ""))
+    if going:
+        console.note(f"deleting {', '.join(going)}: gone when the DELETE work is complete")
+    console.next(f"appliance why {going[0]}" if going else "appliance deployment list")
+    return SUCCESS
+
+
+def _act(args: argparse.Namespace, console: Console) -> int:
+    found = console.client.post(deployment_path(console, args.deployment) + f"/{args.verb}")
+    console.note(f"{label(found)}: {summary(found)}")
+    if console.json:
+        console.dump(found)
+    console.next(f"appliance wait {label(found)}" if found["settled"] is None else f"appliance deployment show {label(found)}")
     return SUCCESS

@@ -11,7 +11,7 @@ from appliance.client import part
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 # A deployment of such a name cannot be addressed by a path that ends in it.
-_VERBS = ("why", "runs", "rerun", "cancel", "delete")
+_VERBS = ("why", "runs", "rerun", "cancel", "delete", "suspend", "resume")
 
 
 def pages(console: Console, path: str, what: str, after: str = "after", **query: Any) -> Iterator[Any]:

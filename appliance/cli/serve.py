@@ -45,6 +45,7 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     parser.add_argument(
         "--retry", metavar="TIME", type=duration, help="wait before a second attempt; doubles, at most 10m (stored; default 10s)"
     )
+    parser.add_argument("--delete-grace", metavar="TIME", type=duration, help="how long ready DELETE work may take (stored; default 4h)")
     parser.add_argument("--access-log", action="store_true", help="log each request (URL secrets are masked)")
 
 
@@ -78,8 +79,9 @@ def _serve(args: argparse.Namespace, console: Console) -> int:
         raise Failure(f"refusing requests without a credential on {host}", "--heat-none goes with a loopback listener only")
     if args.heat_none and args.url:
         _refuse_open(args.url)
-    if any(one is not None and one < 1 for one in (args.grace, args.stock_grace, args.retry)):
-        raise Failure("--grace, --stock-grace and --retry are at least 1s")
+    pace = {"grace_s": args.grace, "stock_grace_s": args.stock_grace, "delete_s": args.delete_grace, "retry_s": args.retry}
+    if any(one is not None and one < 1 for one in pace.values()):
+        raise Failure("--grace, --stock-grace, --delete-grace and --retry are at least 1s")
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     # an exception of a handler has been logged, with its request, where it became an answer
     logging.getLogger("uvicorn.error").addFilter(lambda record: not record.getMessage().startswith("Exception in ASGI application"))
@@ -95,8 +97,8 @@ def _serve(args: argparse.Namespace, console: Console) -> int:
         if args.url:
             _check_url(args.url)
             opened.database.write(file.set_url, args.url.rstrip("/"))
-        if args.grace or args.stock_grace or args.retry:
-            opened.database.write(file.set_pace, args.grace, args.stock_grace, args.retry)
+        if any(pace.values()):
+            opened.database.write(lambda tx: file.set_pace(tx, **pace))
         url = (args.url or opened.row.url or own).rstrip("/")
         if args.heat_none:
             _refuse_open(url)

@@ -8,11 +8,11 @@ import msgspec
 from appliance import config as configs_rules
 from appliance import fingerprint
 from appliance.config import Given, Statement
-from appliance.deployment import Action, Cause, Memory, Policy, Standing, begin, waiting, waiting_on
+from appliance.deployment import Action, Cause, Memory, Policy, Standing, begin, next_action, nothing_to_do, waiting, waiting_on
 from appliance.errors import ApplianceError, Conflict
 from appliance.keys import Key
 from appliance.operations.sources import Sources
-from appliance.store import configs, deployments, runs, servers, uses
+from appliance.store import configs, deadlines, deployments, file, runs, servers, uses
 from appliance.store.configs import Config
 from appliance.store.deployments import Deployment, Generation, Terms
 from appliance.store.tx import Reader, Tx
@@ -69,14 +69,20 @@ def first_generation(
     *,
     cause: Cause = "create",
     action: Action = "CREATE",
+    works: bool = False,
 ) -> None:
-    """Give a new deployment its terms and its first generation."""
+    """Give a new deployment its terms and its first generation. `works`: there is work for the action, whatever the terms say."""
     deployments.set_terms(tx, deployment, 1, terms, needs, by)
     made = deployments.add_generation(tx, deployment, _generation(wanted, 1, 1, action, cause, None, tx.now, by))
     uses.resolve(tx, made.id, wanted.files)
     uses.use(tx, deployment, wanted.files)
-    deployments.set_memory(tx, deployment, Memory(substantial=made.id))
-    deployments.set_state(tx, deployment, made.id, 1, waiting(blocked=bool(deployments.blockers(tx, deployment))))
+    if works or action in terms.actions:
+        deployments.set_memory(tx, deployment, Memory(substantial=made.id))
+        standing = waiting(blocked=bool(deployments.blockers(tx, deployment)))
+    else:
+        deployments.set_memory(tx, deployment, Memory(must_run=False))
+        standing = nothing_to_do(action, None)
+    deployments.set_state(tx, deployment, made.id, 1, standing)
     servers.set_changed(tx, server)
 
 
@@ -98,41 +104,48 @@ def renew(
     action: Action | None = None,
     terms: int | None = None,
     policy: Policy | None = None,
+    works: tuple[Action, ...] | None = None,
     wiped: bool = False,
 ) -> Standing:
     """Make the next generation of a deployment and say where it stands on it.
 
     `must`: it runs though nothing changed (rerun, reset, a move to `always`). `action`: CREATE until one has been started on this instance,
-    then UPDATE, where none is said. `terms` and `policy` are the new ones where they changed. `wiped`: what was remembered of this machine
-    is forgotten.
+    then UPDATE, where none is said; one that there is no work for is COMPLETE at once. `terms`, `policy` and `works` (the actions it has
+    work for) are the new ones where they changed. `wiped`: what was remembered of this machine is forgotten.
     """
     terms = old.terms_number if terms is None else terms
     start = max(tx.now, old.generation.action_start + 1)
     busy = bool(runs.open_of_deployment(tx, old.id))
     memory = Memory() if wiped else old.memory
-    action = action or ("UPDATE" if memory.started or busy else "CREATE")
+    works = old.terms.actions if works is None else works
+    action = action or next_action(memory, works, busy=busy)
     made = deployments.add_generation(tx, old.id, _generation(wanted, old.generation.number + 1, terms, action, cause, detail, start, by))
     uses.resolve(tx, made.id, wanted.files)
     uses.use(tx, old.id, wanted.files)
-    if must:
-        memory = msgspec.structs.replace(memory, must_run=True)
     before = None if wiped else old.standing
-    standing = begin(
-        policy or old.terms.policy,
-        memory,
-        wanted.fingerprint,
-        before,
-        blocked=bool(deployments.blockers(tx, old.id)),
-        busy=busy,
-    )
+    if action in works:
+        memory = msgspec.structs.replace(memory, must_run=must or memory.must_run)
+        blocked = bool(deployments.blockers(tx, old.id))
+        standing = begin(policy or old.terms.policy, memory, wanted.fingerprint, before, blocked=blocked, busy=busy)
+    else:
+        memory = msgspec.structs.replace(memory, must_run=False)
+        standing = nothing_to_do(action, before)
     if standing.ungranted:
         memory = msgspec.structs.replace(memory, substantial=made.id)
     if memory != old.memory:
         deployments.set_memory(tx, old.id, memory)
     deployments.set_state(tx, old.id, made.id, terms, standing)
+    watch_deletion(tx, deployments.by_id(tx, old.id))
     servers.set_changed(tx, old.server)
     settle(tx, old.id)
     return standing
+
+
+def watch_deletion(tx: Tx, one: Deployment) -> None:
+    """DELETE work has a deadline from when it is ready until it is over."""
+    ready = one.leaving and one.standing.status == "IN_PROGRESS" and one.standing.phase != "blocked"
+    if ready or one.leaving:
+        deadlines.set_deletion(tx, one.id, tx.uptime + file.pace(tx).delete if ready else None)
 
 
 def settle(tx: Tx, moved: str) -> None:
@@ -163,6 +176,7 @@ def stand(tx: Tx, one: Deployment) -> None:
         standing = waiting_on(one.standing, blocked=bool(deployments.blockers(tx, one.id)))
         if standing.phase != one.standing.phase:
             deployments.set_state(tx, one.id, one.generation.id, one.terms_number, standing)
+            watch_deletion(tx, msgspec.structs.replace(one, standing=standing))
 
 
 def waits_for_itself(tx: Reader, one: Deployment) -> bool:
@@ -183,6 +197,8 @@ def after_switch(tx: Tx, key: Key, *, plan_id: int, version: int, changed: Itera
     for path in (one for one in changed if one in used):
         for id in uses.users_of_path(tx, plan_id, path):
             old = deployments.by_id(tx, id)
+            if old.leaving:
+                continue
             try:
                 wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs)
             except ApplianceError as error:

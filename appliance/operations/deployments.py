@@ -1,12 +1,13 @@
 """Saying what must run where: create and update. See also operations/fate.py."""
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
 from appliance import config as rules
 from appliance.config import Given, Statement
-from appliance.deployment import INTERVAL_SECONDS, POLICIES, TIMEOUT_SECONDS, Policy, cycle, run_order
+from appliance.deployment import ACTIONS, INTERVAL_SECONDS, POLICIES, TIMEOUT_SECONDS, WORKS, Action, Policy, cycle, run_order
 from appliance.errors import ApplianceError, Conflict, Gone, Invalid, NotFound
 from appliance.keys import Key
 from appliance.names import check_name
@@ -42,6 +43,7 @@ class Wanted(msgspec.Struct, frozen=True):
     interval: int | None = None
     timeout: int | None = TIMEOUT_SECONDS
     attempts: int = 1
+    actions: tuple[Action, ...] = WORKS
     depends_on: list[str] = []
     update: bool = False
 
@@ -58,6 +60,7 @@ class Edit(msgspec.Struct, frozen=True):
     interval: int | Unset | None = UNSET
     timeout: int | Unset | None = UNSET
     attempts: int | Unset = UNSET
+    actions: tuple[Action, ...] | Unset = UNSET
     depends_on: list[str] | Unset = UNSET
 
 
@@ -180,7 +183,9 @@ def _begin(batch: _Batch, item: Wanted, id: str, needs: list[str]) -> Done:
     wanted = desire(batch.key, batch.sources, config, inputs)
     server = servers.find(batch.tx, item.server)
     policy = _policy(item.policy, plain) or _policy(None, rules.effective(config.statement, {})) or "on-change"
-    terms = checked_terms(server, Terms(item.name, policy, item.interval, item.timeout, config.id, inputs, item.attempts))
+    terms = checked_terms(
+        server, Terms(item.name, policy, item.interval, item.timeout, config.id, inputs, item.attempts, in_order(item.actions))
+    )
     first_generation(batch.tx, id, server.id, terms, needs, wanted, batch.by)
     audit.record(batch.tx, batch.by, "deployment create", id, server=server.name, name=item.name, policy=terms.policy)
     return Done(id, "created", [])
@@ -194,7 +199,9 @@ def _bring(batch: _Batch, item: Wanted, old: Deployment, needs: list[str]) -> Do
     policy, interval = said or old.terms.policy, item.interval
     if said is None and interval is None:
         interval = old.terms.interval
-    terms = Terms(item.name, policy, interval, item.timeout, config.id, seal(batch.key, plain, secret), item.attempts)
+    terms = Terms(
+        item.name, policy, interval, item.timeout, config.id, seal(batch.key, plain, secret), item.attempts, in_order(item.actions)
+    )
     return _apply(batch, old, config, terms, needs)
 
 
@@ -229,6 +236,7 @@ def _edit(batch: _Batch, id: str, edit: Edit) -> Done:
         config.id,
         seal(key, plain, secret),
         old.terms.attempts if isinstance(edit.attempts, Unset) else edit.attempts,
+        old.terms.actions if isinstance(edit.actions, Unset) else in_order(edit.actions),
     )
     if terms.name is not None and terms.name != old.terms.name and deployments.named(tx, old.server, terms.name):
         raise Conflict(f"{old.server_name}/{terms.name} exists already")
@@ -253,6 +261,8 @@ def _merged(key: Key, given: dict[str, Given], edit: Edit) -> tuple[dict[str, An
 def _apply(batch: _Batch, old: Deployment, config: Config, terms: Terms, needs: list[str]) -> Done:
     """Write what differs from what is desired now: new terms, and a new generation when a machine must run for it."""
     tx = batch.tx
+    if old.leaving:
+        raise Conflict(f"{old.label} is being deleted", hint=f"see: appliance why {old.label}")
     terms = checked_terms(servers.by_id(tx, old.server), terms)
     wanted = desire(batch.key, batch.sources, config, terms.inputs)
     before = configs.by_id(tx, old.terms.config)
@@ -274,7 +284,9 @@ def _apply(batch: _Batch, old: Deployment, config: Config, terms: Terms, needs: 
     number = old.terms_number + 1
     deployments.set_terms(tx, old.id, number, terms, needs, batch.by)
     if differs or to_always:
-        renew(tx, old, wanted, "update", ", ".join(changes), batch.by, must=to_always, terms=number, policy=terms.policy)
+        renew(
+            tx, old, wanted, "update", ", ".join(changes), batch.by, must=to_always, terms=number, policy=terms.policy, works=terms.actions
+        )
     else:
         deployments.set_state(tx, old.id, old.generation.id, number, old.standing)
         uses.use(tx, old.id, wanted.files)
@@ -291,8 +303,17 @@ def _terms_changed(old: Terms, new: Terms) -> list[str]:
         ("interval", f"interval {new.interval} s" if new.interval else "no interval"),
         ("timeout", f"timeout {new.timeout} s" if new.timeout else "no timeout"),
         ("attempts", f"attempts {new.attempts}"),
+        ("actions", f"actions {', '.join(new.actions)}"),
     ]
     return [text for field, text in words if getattr(old, field) != getattr(new, field)]
+
+
+def in_order(actions: Iterable[Action]) -> tuple[Action, ...]:
+    """Actions, each once. Raises Invalid for none."""
+    found = tuple(one for one in ACTIONS if one in set(actions))
+    if not found:
+        raise Invalid("a deployment has work for one action at least", hint=f"give some of {', '.join(ACTIONS)}")
+    return found
 
 
 def _policy(said: Policy | None, plain: dict[str, Any]) -> Policy | None:

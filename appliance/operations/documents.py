@@ -9,7 +9,7 @@ from appliance.errors import Corrupt
 from appliance.keys import Key
 from appliance.operations.changes import clear, waits_for_itself
 from appliance.operations.sources import text_of
-from appliance.store import blobs, configs, deployments, file, runs, servers, uses
+from appliance.store import blobs, configs, deployments, file, generations, runs, servers, uses
 from appliance.store.configs import Config
 from appliance.store.deployments import Deployment
 from appliance.store.tx import Reader
@@ -50,7 +50,7 @@ def _item(
     config = known.get(one.terms.config) or known.setdefault(one.terms.config, configs.by_id(tx, one.terms.config))
     made = config  # the bytes are those the generation was made of, wherever they come from by now
     if one.generation.terms != one.terms_number:
-        id = deployments.config_under(tx, one.id, one.generation.terms)
+        id = generations.config_under(tx, one.id, one.generation.terms)
         made = known.get(id) or known.setdefault(id, configs.by_id(tx, id))
     ungranted = one.standing.ungranted
     memory = one.memory

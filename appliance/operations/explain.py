@@ -4,8 +4,9 @@ import msgspec
 
 from appliance.deployment import Blocker, Phase
 from appliance.document import times
-from appliance.store import deployments, runs, servers
-from appliance.store.deployments import Deployment, Past
+from appliance.store import deployments, generations, runs, servers
+from appliance.store.deployments import Deployment
+from appliance.store.generations import Past
 from appliance.store.runs import Run
 from appliance.store.servers import Seen, Server
 from appliance.store.tx import Reader
@@ -112,7 +113,7 @@ def why(tx: Reader, one: Deployment, seen: Seen | None) -> Why:
     """Explain one deployment."""
     server = servers.by_id(tx, one.server)
     shown = view(tx, one, seen)
-    history = deployments.generations(tx, one.id, 2)
+    history = generations.newest(tx, one.id, 2)
     last = runs.of_deployment(tx, one.id, 5)
     because = [] if shown.sentence == "complete" else [shown.sentence]
     because.append(made_by(history[0]))
@@ -121,7 +122,7 @@ def why(tx: Reader, one: Deployment, seen: Seen | None) -> Why:
     if one.standing.repeating is not None:
         because.append(f"a repeat ({one.terms.policy}) is running beside that")
     for run in last[:3]:
-        known = deployments.generation_of(tx, one.id, run.generation)
+        known = generations.find(tx, one.id, run.generation)
         because.append(f"run {run.id[:8]} of generation {known[0] if known else 'unknown'}: {run_sentence(run)}")
     if server.trouble is not None:
         because.append(f"nothing runs on {server.name}: {server.trouble.sentence}")
@@ -141,10 +142,13 @@ def made_by(past: Past) -> str:
         "switch": f"a switch by {past.by}",
         "rerun": f"a rerun by {past.by}",
         "reset": "the server was reset",
+        "delete": f"deleted by {past.by}",
+        "suspend": f"suspended by {past.by}",
+        "resume": f"resumed by {past.by}",
         "heat": f"set through the Heat API by {past.by}",
     }
     text = causes.get(past.cause, past.cause)
-    detail = f": {past.detail}" if past.detail and past.cause not in ("rerun", "create") else ""
+    detail = f": {past.detail}" if past.detail and past.cause not in ("rerun", "create", "delete", "suspend", "resume") else ""
     return f"generation {past.number}: {text}{detail}"
 
 

@@ -2,12 +2,13 @@
 
 import msgspec
 
-from appliance.deployment import RETRIED, Standing, Verdict, back_off, despite_cancel, finished, next_attempt
+from appliance.deployment import REACHING, RETRIED, Cause, Standing, Verdict, again_action, back_off, despite_cancel, finished, next_attempt
+from appliance.errors import Conflict
 from appliance.keys import Key
-from appliance.operations.changes import desire, refuse_if_needed, renew, settle, tell_of_failure
+from appliance.operations.changes import desire, refuse_if_needed, renew, settle, stand, tell_of_failure, watch_deletion
 from appliance.operations.limits import after_the_unlimited
 from appliance.operations.sources import Sources
-from appliance.store import audit, configs, deployments, file, runs, servers, stock
+from appliance.store import audit, configs, deployments, file, generations, runs, servers, stock
 from appliance.store.deployments import Deployment
 from appliance.store.runs import Run
 from appliance.store.tx import Reader, Tx
@@ -20,28 +21,61 @@ def rerun(tx: Tx, key: Key, ids: list[str], by: str) -> list[Standing]:
     for id in ids:
         old = deployments.by_id(tx, id)
         wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs)
-        standings.append(renew(tx, old, wanted, "rerun", f"rerun by {by}", by, must=True))
+        cause: Cause = "delete" if old.leaving else "rerun"
+        action = again_action(old.generation.action, old.memory, old.terms.actions)
+        standings.append(renew(tx, old, wanted, cause, f"rerun by {by}", by, must=True, action=action))
         audit.record(tx, by, "deployment rerun", id, server=old.server_name, name=old.terms.name, number=old.generation.number + 1)
     return standings
 
 
-def delete(tx: Tx, ids: list[str], by: str) -> None:
-    """Delete deployments: all of them or none. What was not granted is withdrawn; a granted run may finish.
+def delete(tx: Tx, key: Key, ids: list[str], by: str, *, force: bool = False) -> list[str]:
+    """Delete deployments: all of them or none; the ids of those whose DELETE work is to be done first.
 
-    Raises NotFound, Gone, and Conflict when others depend on one of them.
+    What was not granted is withdrawn; a granted run may finish. One with work for DELETE, which has (or may have) been started, gets a
+    DELETE generation and is gone when that is COMPLETE; of those in one request, dependants go first. `force` leaves that out. Raises
+    NotFound, Gone, and Conflict when others depend on one of them or it is being deleted already.
     """
     going = set(ids)
+    needed: dict[str, list[str]] = {}
     for id in ids:
-        refuse_if_needed(tx, deployments.by_id(tx, id), going)
-    for id in ids:
+        one = deployments.by_id(tx, id)
+        refuse_if_needed(tx, one, going)
+        if one.leaving and one.standing.status == "IN_PROGRESS" and not force:
+            raise Conflict(
+                f"{one.label} is being deleted already ({one.standing.phase})",
+                hint=f"without its DELETE work: appliance deployment delete {one.label} --force",
+            )
+        needed[id] = deployments.needed_by(tx, id)
+    working = [] if force else [id for id in ids if _has_delete_work(tx, deployments.by_id(tx, id))]
+    for id in set(ids).difference(working):
         bury(tx, deployments.by_id(tx, id), by)
+    for id in working:
+        deployments.set_needs(tx, id, [other for other in needed[id] if other in working])
+    sources = Sources(tx)
+    for id in working:
+        old = deployments.by_id(tx, id)
+        wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs)
+        renew(tx, old, wanted, "delete", f"deleted by {by}", by, must=True, action="DELETE")
+        audit.record(tx, by, "deployment delete", id, server=old.server_name, name=old.terms.name, work=True)
+    return working
+
+
+def _has_delete_work(tx: Reader, one: Deployment) -> bool:
+    somebody = one.server_kind != "unenrolled"
+    return somebody and "DELETE" in one.terms.actions and (one.memory.started or bool(runs.open_of_deployment(tx, one.id)))
 
 
 def bury(tx: Tx, old: Deployment, by: str) -> None:
     """Make one a tombstone. Its agent is told until it says that it has forgotten it; where there is no agent, nobody needs to be."""
     server = servers.by_id(tx, old.server)
     told = server.kind == "agent" and server.deleted_at is None
+    waiting = deployments.needed_by(tx, old.id)
     deployments.bury(tx, old.id, acknowledged=not told)
+    for id in waiting:  # its own dependencies, which go after it
+        other = deployments.find(tx, id)
+        if other is not None and other.deleted_commit is None:
+            stand(tx, other)
+            tx.touch(f"server:{other.server}")
     servers.set_changed(tx, old.server)
     audit.record(tx, by, "deployment delete", old.id, server=old.server_name, name=old.terms.name)
 
@@ -58,6 +92,9 @@ def reset(tx: Tx, key: Key, server_id: str, by: str, why: str) -> int:
     sources = Sources(tx)
     all_of_it = deployments.of_server(tx, server_id)
     for one in all_of_it:
+        if one.leaving:  # there is nothing of it on another machine
+            bury(tx, one, by)
+            continue
         wanted = desire(key, sources, configs.by_id(tx, one.terms.config), one.terms.inputs)
         old = msgspec.structs.replace(one, standing=msgspec.structs.replace(one.standing, repeating=None))
         renew(tx, old, wanted, "reset", why, by, must=True, action="CREATE", wiped=True)
@@ -140,13 +177,13 @@ def remember_end(tx: Tx, id: str, run: Run, verdict: Verdict) -> None:
     the machine is now.
     """
     deployment = deployments.find(tx, id)
-    known = deployments.generation_of(tx, id, run.generation)
+    known = generations.find(tx, id, run.generation)
     by_delivery = run.agent_state is None  # a stock agent: what it was handed counts as started
     late = (run.started_at is not None or by_delivery) and deployment is not None and deployment.memory.last_run not in (None, run.id)
     if deployment is None or late:
         return
     memory = msgspec.structs.replace(deployment.memory, started=True)
-    if verdict.status == "COMPLETE" and known is not None:
+    if verdict.status == "COMPLETE" and known is not None and known[2] in REACHING:
         memory = msgspec.structs.replace(memory, completed_generation=run.generation, completed=known[1], left=False)
     else:
         memory = msgspec.structs.replace(memory, left=True)
@@ -156,7 +193,11 @@ def remember_end(tx: Tx, id: str, run: Run, verdict: Verdict) -> None:
 def apply(tx: Tx, deployment: Deployment, standing: Standing) -> None:
     """Write where a deployment stands and bring those that depend on it to where they stand then."""
     deployments.set_state(tx, deployment.id, deployment.generation.id, deployment.terms_number, standing)
+    now = msgspec.structs.replace(deployment, standing=standing)
+    watch_deletion(tx, now)
     if standing.status != deployment.standing.status:
         settle(tx, deployment.id)
         if standing.status == "FAILED":
             tell_of_failure(tx, [deployment.id])
+    if now.leaving and standing.status == "COMPLETE":
+        bury(tx, now, f"the DELETE work on {now.server_name}")

@@ -9,7 +9,7 @@ import msgspec
 
 from appliance import heat
 from appliance.config import Statement
-from appliance.deployment import TIMEOUT_SECONDS, Action
+from appliance.deployment import ACTIONS, TIMEOUT_SECONDS, Action
 from appliance.errors import ApplianceError, Conflict, Gone, Invalid, NotFound
 from appliance.heat import UNSET_REASON, Kept, Over, Shown
 from appliance.keys import Key
@@ -18,7 +18,7 @@ from appliance.operations.changes import desire, first_generation, renew
 from appliance.operations.deployments import checked_terms
 from appliance.operations.documents import body_of
 from appliance.operations.sources import Sources, text_of
-from appliance.store import audit, blobs, configs, deployments, runs, servers
+from appliance.store import audit, blobs, configs, deployments, generations, runs, servers
 from appliance.store import heat as store
 from appliance.store.configs import Config as Config
 from appliance.store.deployments import Deployment, Terms
@@ -28,7 +28,6 @@ from appliance.store.servers import Server
 from appliance.store.tx import Reader, Tx
 
 PAGE = 500
-ACTIONS: tuple[Action, ...] = ("CREATE", "UPDATE", "DELETE", "SUSPEND", "RESUME")
 
 
 class Referenced(Conflict):
@@ -106,7 +105,9 @@ def create_deployment(tx: Tx, key: Key, body: dict[str, Any], by: str) -> Shown:
     id = deployments.add(tx, server.id, by)
     terms = Terms(config.statement.name, heat.policy_of(config.statement) or "on-change", None, TIMEOUT_SECONDS, config.id, {})
     wanted = desire(key, Sources(tx), config, {})
-    first_generation(tx, id, server.id, checked_terms(server, terms), [], wanted, by, cause="heat", action=_ours(action, "CREATE"))
+    first_generation(
+        tx, id, server.id, checked_terms(server, terms), [], wanted, by, cause="heat", action=_ours(action, "CREATE"), works=True
+    )
     if status in ("COMPLETE", "FAILED"):
         _by_hand(tx, deployments.by_id(tx, id), status, by)
     reason, values = body.get("status_reason"), body.get("input_values")
@@ -206,6 +207,8 @@ _SETTABLE = ("config_id", "input_values", "output_values", "action", "status", "
 
 def _rebind(tx: Tx, key: Key, one: Deployment, config: Config, action: Action, by: str, *, made: bool) -> None:
     """Another config under a deployment; one that was made natively keeps its name, its policy and the inputs it was given."""
+    if one.leaving:
+        raise Conflict(f"Deployment {one.id} is being deleted.")
     policy = heat.policy_of(config.statement) or ("on-change" if made else one.terms.policy)
     terms = msgspec.structs.replace(
         one.terms,
@@ -218,12 +221,12 @@ def _rebind(tx: Tx, key: Key, one: Deployment, config: Config, action: Action, b
     number = one.terms_number + 1
     deployments.set_terms(tx, one.id, number, terms, deployments.needs(tx, one.id), by)
     wanted = desire(key, Sources(tx), config, terms.inputs)
-    renew(tx, one, wanted, "heat", "another config", by, must=True, action=action, terms=number, policy=policy)
+    renew(tx, one, wanted, "heat", "another config", by, must=True, action=action, terms=number, policy=policy, works=ACTIONS)
 
 
-def delete_deployment(tx: Tx, id: str, by: str) -> None:
+def delete_deployment(tx: Tx, key: Key, id: str, by: str) -> None:
     """Delete one: final at once. Raises NotFound, and Conflict when others depend on it."""
-    fate.delete(tx, [_living(tx, id).id], by)
+    fate.delete(tx, key, [_living(tx, id).id], by, force=True)
 
 
 def _living(tx: Reader, id: str) -> Deployment:
@@ -267,7 +270,7 @@ def shown(tx: Reader, one: Deployment) -> Shown:
     statement: Statement | None = None
     if ended is not None:
         output = runs.output_of(tx, ended.run)
-        statement = configs.by_id(tx, deployments.config_under(tx, one.id, ended.terms or one.terms_number)).statement
+        statement = configs.by_id(tx, generations.config_under(tx, one.id, ended.terms or one.terms_number)).statement
         if output is not None:
             values = heat.reported(statement, output.outputs, output.stdout, output.stderr, ended.status_code)
     reason = standing.sentence

@@ -28,7 +28,7 @@ from appliance.operations.arrivals import arrive
 from appliance.operations.explain import run_sentence
 from appliance.operations.fate import apply, concerns, conclude, leave, remember_end
 from appliance.operations.limits import after_the_unlimited, at_start
-from appliance.store import configs, deployments, runs
+from appliance.store import configs, deployments, generations, runs
 from appliance.store.deployments import Deployment
 from appliance.store.runs import Output, Run
 from appliance.store.tx import Tx
@@ -263,7 +263,7 @@ def _finished(tx: Tx, run: Run, deployment: Deployment, report: Finished) -> Eff
 
 def _verdict(tx: Tx, run: Run, deployment: Deployment, report: Finished) -> Verdict:
     """Judged by the outputs that were declared when the run was granted."""
-    config = configs.by_id(tx, deployments.config_under(tx, deployment.id, run.terms or deployment.terms_number))
+    config = configs.by_id(tx, generations.config_under(tx, deployment.id, run.terms or deployment.terms_number))
     flagged = [one.name for one in config.statement.outputs if one.error_output]
     code = report.status_code if report.status_code is not None else report.outputs.get(STATUS_CODE)
     return judge(report.outcome, code, report.outputs, flagged, report.message, deployment.terms.timeout)
@@ -324,7 +324,7 @@ def _give_back(tx: Tx, run: Run, memory: Memory) -> Memory:
 
 
 def _older(tx: Tx, run: Run) -> str:
-    known = deployments.generation_of(tx, run.deployment, run.generation)
+    known = generations.find(tx, run.deployment, run.generation)
     if known is None:
         return "this file does not know that generation (an older one was restored); rerun to apply"
     return f"generation {known[0]} is not the current one any more"

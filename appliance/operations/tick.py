@@ -2,10 +2,11 @@
 
 import msgspec
 
-from appliance.deployment import Verdict, overdue
+from appliance.deployment import Verdict, given_up, overdue
 from appliance.document import times
 from appliance.operations.fate import apply, close
-from appliance.store import deadlines, deployments, servers
+from appliance.store import deadlines, deployments, runs, servers
+from appliance.store.deployments import Deployment
 from appliance.store.runs import Run
 from appliance.store.tx import Reader, Tx
 
@@ -26,10 +27,24 @@ def tick(tx: Tx) -> None:
         standing = msgspec.structs.replace(one.standing, next_at=None)
         deployments.set_state(tx, id, one.generation.id, one.terms_number, standing)
         tx.touch(f"server:{one.server}")
+    for id in deadlines.deletions(tx, MANY):
+        _give_up_deletion(tx, deployments.by_id(tx, id))
     for run in deadlines.silent(tx, MANY):
         _overdue(tx, run)
     for run in deadlines.expired(tx, MANY):
         close(tx, run, Verdict("FAILED", "lost", f"{silence(tx, run)}, and its deadline has passed"))
+
+
+def _give_up_deletion(tx: Tx, one: Deployment) -> None:
+    """Its DELETE work was not done in time: FAILED, for a rerun or `--force`."""
+    seen = servers.seen_of(tx, one.server)
+    machine = "was never seen" if seen is None else f"was not seen since {times(seen.at)}"
+    verdict = Verdict("FAILED", "lost", f"its DELETE work was not done in time; {one.server_name} {machine}")
+    run = None if one.standing.run is None else runs.by_id(tx, one.standing.run)
+    if run is not None and run.stands in ("granted", "running", "rebooting"):
+        close(tx, run, verdict)
+    else:
+        apply(tx, one, given_up(one.standing, verdict))
 
 
 def _overdue(tx: Tx, run: Run) -> None:

@@ -194,7 +194,8 @@ class Database:
         try:
             db.set_progress_handler(lambda: next(ticks) * _TICK > steps, _TICK)
             db.execute("BEGIN IMMEDIATE")
-            job.result = Previewed(job.run(Tx(db, self.clock(), self._commit_no + 1, self.new_id, set())), self._commit_no)
+            tx = Tx(db, self.clock(), self.uptime(), self._commit_no + 1, self.new_id, set())
+            job.result = Previewed(job.run(tx), self._commit_no)
         except apsw.InterruptError:
             job.error = TooLarge(f"the preview takes more than {steps} steps, so it was given up; nothing was changed")
         except Exception as error:  # noqa: BLE001 - whatever ends it is its answer

@@ -12,7 +12,8 @@ def next_at(tx: Reader) -> int | None:
     sql = (
         "SELECT min(at) FROM (SELECT min(due) AS at FROM run WHERE due IS NOT NULL"
         " UNION ALL SELECT min(deadline) FROM run WHERE deadline IS NOT NULL"
-        " UNION ALL SELECT min(next_at) FROM state WHERE next_at IS NOT NULL)"
+        " UNION ALL SELECT min(next_at) FROM state WHERE next_at IS NOT NULL"
+        " UNION ALL SELECT min(deadline) FROM state WHERE deadline IS NOT NULL)"
     )
     found: int | None = tx.value(sql)
     return found
@@ -36,6 +37,18 @@ def _due(tx: Reader, column: str, limit: int) -> list[Run]:
 def attempts(tx: Reader, limit: int) -> list[str]:
     """Deployments whose next attempt need not wait any longer."""
     return [id for (id,) in tx.rows("SELECT deployment FROM state WHERE next_at <= ? ORDER BY next_at LIMIT ?", (tx.uptime, limit))]
+
+
+def deletions(tx: Reader, limit: int) -> list[str]:
+    """Deployments whose DELETE work has not been done in time."""
+    return [id for (id,) in tx.rows("SELECT deployment FROM state WHERE deadline <= ? ORDER BY deadline LIMIT ?", (tx.uptime, limit))]
+
+
+def set_deletion(tx: Tx, deployment: str, at: int | None) -> None:
+    """By when DELETE work must have been done; one that is set stays, None: there is none."""
+    tx.execute(
+        "UPDATE state SET deadline = CASE WHEN ?2 IS NULL THEN NULL ELSE coalesce(deadline, ?2) END WHERE deployment = ?1", (deployment, at)
+    )
 
 
 def overdue(tx: Tx, id: str) -> None:

@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 
 from appliance.config import Given
-from appliance.deployment import Action, Blocker, Cause, Memory, Phase, Policy, Standing, Status
+from appliance.deployment import WORKS, Action, Blocker, Cause, Memory, Phase, Policy, Standing, Status
 from appliance.errors import Gone, NotFound
 from appliance.store.tx import Reader, Tx
 
 _COLUMNS = """
   d.seq, d.id, d.server, v.name, v.kind, d.created_at, d.deleted_commit, d.deleted_at,
-  t.number, t.name, t.policy, t.interval_s, t.timeout_s, t.config, t.inputs, t.max_attempts,
+  t.number, t.name, t.policy, t.interval_s, t.timeout_s, t.config, t.inputs, t.max_attempts, t.actions,
   g.id, g.number, g.terms, g.action, g.fingerprint, g.parts, g.cause, g.detail, g.action_start, g.commit_no, g.created_at, g.by,
   s.status, s.phase, s.reason, s.sentence, s.held, s.run, s.repeating, s.attempt, s.tries, s.next_at,
   s.since, s.commit_no,
@@ -32,7 +32,7 @@ _FROM = """
 class Terms(msgspec.Struct, frozen=True):
     """What is desired of a deployment. Seconds; `timeout` None for none; `config` is an id, `inputs` are those given.
 
-    `attempts`: how often it is tried at most.
+    `attempts`: how often it is tried at most. `actions`: those it has work for.
     """
 
     name: str | None
@@ -42,6 +42,7 @@ class Terms(msgspec.Struct, frozen=True):
     config: str
     inputs: dict[str, Given]
     attempts: int = 1
+    actions: tuple[Action, ...] = WORKS
 
 
 class Generation(msgspec.Struct, frozen=True):
@@ -81,6 +82,11 @@ class Deployment(msgspec.Struct, frozen=True):
     memory: Memory
 
     @property
+    def leaving(self) -> bool:
+        """Whether it is being deleted: what is left of it is its DELETE work."""
+        return (self.generation.action, self.generation.cause) == ("DELETE", "delete")
+
+    @property
     def label(self) -> str:
         """`SERVER/NAME`, for people."""
         return f"{self.server_name}/{self.terms.name or self.id}"
@@ -95,14 +101,15 @@ _make_memory: Callable[..., Memory] = Memory
 
 def _deployment(row: tuple[Any, ...]) -> Deployment:
     inputs = msgspec.json.decode(row[14], type=dict[str, Given])
-    parts = msgspec.json.decode(row[21], type=dict[str, str])
+    actions = msgspec.json.decode(row[16], type=tuple[Action, ...])
+    parts = msgspec.json.decode(row[22], type=dict[str, str])
     return _make(
         *row[:9],
-        _make_terms(*row[9:14], inputs, row[15]),
-        _make_generation(*row[16:21], parts, *row[22:28]),
-        _make_standing(*row[28:32], bool(row[32]), *row[33:38]),
-        *row[38:40],
-        _make_memory(*row[40:42], bool(row[42]), bool(row[43]), bool(row[44]), *row[45:50]),
+        _make_terms(*row[9:14], inputs, row[15], actions),
+        _make_generation(*row[17:22], parts, *row[23:29]),
+        _make_standing(*row[29:33], bool(row[33]), *row[34:39]),
+        *row[39:41],
+        _make_memory(*row[41:43], bool(row[43]), bool(row[44]), bool(row[45]), *row[46:51]),
     )
 
 
@@ -207,47 +214,13 @@ _BLOCKER_FROM = (
     "JOIN deployment d ON d.id = n.needs JOIN server v ON v.id = d.server JOIN state s ON s.deployment = n.needs"
     " JOIN terms t ON t.deployment = s.deployment AND t.number = s.terms"
 )
-_BLOCKER_REST = "AND s.status <> 'COMPLETE' ORDER BY v.name, t.name, d.seq"
+_BLOCKER_REST = "AND s.status <> 'COMPLETE' AND d.deleted_commit IS NULL ORDER BY v.name, t.name, d.seq"
 
 
 def server_of(tx: Reader, deployment: str) -> str | None:
     """The server of a deployment, deleted ones too."""
     found: str | None = tx.value("SELECT server FROM deployment WHERE id = ?", (deployment,))
     return found
-
-
-def generation_of(tx: Reader, deployment: str, generation: str) -> tuple[int, bytes] | None:
-    """Number and fingerprint of a generation of this deployment, or None when the file does not know it."""
-    found = tx.row("SELECT number, fingerprint FROM generation WHERE id = ? AND deployment = ?", (generation, deployment))
-    return None if found is None else (found[0], found[1])
-
-
-def config_under(tx: Reader, deployment: str, terms: int) -> str:
-    """The config of a deployment under these terms."""
-    found: str = tx.value("SELECT config FROM terms WHERE deployment = ? AND number = ?", (deployment, terms))
-    return found
-
-
-class Past(msgspec.Struct, frozen=True):
-    """One line of a deployment's history of generations. `created_at` in ms."""
-
-    id: str
-    number: int
-    action: Action
-    cause: Cause
-    detail: str | None
-    commit: int
-    created_at: int
-    by: str
-
-
-def generations(tx: Reader, deployment: str, limit: int = 100) -> list[Past]:
-    """A deployment's generations, newest first."""
-    sql = (
-        "SELECT id, number, action, cause, detail, commit_no, created_at, by FROM generation WHERE deployment = ?"
-        " ORDER BY number DESC LIMIT ?"
-    )
-    return [Past(*row) for row in tx.rows(sql, (deployment, limit))]
 
 
 # ------------------------------------------------------------------------------------------------------------ writing
@@ -264,8 +237,8 @@ def add(tx: Tx, server: str, by: str) -> str:
 def set_terms(tx: Tx, deployment: str, number: int, terms: Terms, needs: list[str], by: str) -> None:
     """Add terms `number`, with what it depends on. `state.terms` is moved by the caller's `set_state`."""
     tx.execute(
-        "INSERT INTO terms (deployment, number, name, policy, interval_s, timeout_s, max_attempts, config, inputs, needs, commit_no, by)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO terms (deployment, number, name, policy, interval_s, timeout_s, max_attempts, actions, config, inputs, needs,"
+        " commit_no, by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             deployment,
             number,
@@ -274,6 +247,7 @@ def set_terms(tx: Tx, deployment: str, number: int, terms: Terms, needs: list[st
             terms.interval,
             terms.timeout,
             terms.attempts,
+            msgspec.json.encode(terms.actions).decode(),
             terms.config,
             msgspec.json.encode(terms.inputs).decode(),
             msgspec.json.encode([{"deployment": one, "follow": False} for one in needs]).decode(),
@@ -372,9 +346,16 @@ def bury(tx: Tx, deployment: str, *, acknowledged: bool) -> None:
         (tx.commit, tx.now, tx.now if acknowledged else None, deployment),
     )
     tx.execute("DELETE FROM uses WHERE deployment = ?", (deployment,))
-    tx.execute("DELETE FROM need WHERE deployment = ?", (deployment,))
+    tx.execute("DELETE FROM need WHERE deployment = ?1 OR needs = ?1", (deployment,))
+    tx.execute("UPDATE state SET deadline = NULL, next_at = NULL WHERE deployment = ?", (deployment,))
     tx.execute("DELETE FROM stock_item WHERE deployment = ?", (deployment,))
     tx.touch(f"deployment:{deployment}")
+
+
+def set_needs(tx: Tx, deployment: str, needs: list[str]) -> None:
+    """What it waits for from now on, whatever its terms say: one that is being deleted waits for others' DELETE work alone."""
+    tx.execute("DELETE FROM need WHERE deployment = ?", (deployment,))
+    tx.many("INSERT INTO need (needs, deployment) VALUES (?, ?)", [(one, deployment) for one in needs])
 
 
 def forgotten(tx: Tx, server: str, ids: list[str]) -> None:

@@ -16,25 +16,32 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How long silence is borne after a run's time limit (of our agent, of a stock one), and the wait before a second attempt. In ms."""
+    """How long silence is borne after a run's time limit (of our agent, of a stock one).
+
+    And the wait before a second attempt, and how long ready DELETE work may take. In ms.
+    """
 
     grace: int
     stock_grace: int
     retry: int
+    delete: int
 
 
 def pace(tx: Reader) -> Pace:
     """The settings of this file."""
-    found = tx.row("SELECT grace_s * 1000, stock_grace_s * 1000, retry_s * 1000 FROM file")
+    found = tx.row("SELECT grace_s * 1000, stock_grace_s * 1000, retry_s * 1000, delete_s * 1000 FROM file")
     assert found is not None
     return Pace(*found)
 
 
-def set_pace(tx: Tx, grace_s: int | None, stock_grace_s: int | None, retry_s: int | None) -> None:
+def set_pace(
+    tx: Tx, *, grace_s: int | None = None, stock_grace_s: int | None = None, delete_s: int | None = None, retry_s: int | None = None
+) -> None:
     """Store these, in seconds; None leaves what is stored. What was granted before keeps its deadline."""
     tx.execute(
-        "UPDATE file SET grace_s = coalesce(?, grace_s), stock_grace_s = coalesce(?, stock_grace_s), retry_s = coalesce(?, retry_s)",
-        (grace_s, stock_grace_s, retry_s),
+        "UPDATE file SET grace_s = coalesce(?, grace_s), stock_grace_s = coalesce(?, stock_grace_s), delete_s = coalesce(?, delete_s),"
+        " retry_s = coalesce(?, retry_s)",
+        (grace_s, stock_grace_s, delete_s, retry_s),
     )
 
 

@@ -55,3 +55,10 @@ def test_pro_10_what_runs_is_ended_with_all_that_it_started(machine: Machine, fa
     child = int((machine.root / "child").read_text())
     fake.wait_for(lambda: not os.path.exists(f"/proc/{child}"))  # noqa: PTH110
     machine.kill(agent)
+
+
+def test_what_is_suspended_or_being_deleted_is_not_repeated() -> None:
+    for action in ("SUSPEND", "DELETE", "RESUME", "UPDATE"):
+        item = script("true", policy="always", action=action)
+        repeated = started(decide(parsed(item), ran(item, agent_start="before"), now()))
+        assert (repeated is None) == (action in ("SUSPEND", "DELETE"))

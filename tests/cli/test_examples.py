@@ -35,6 +35,8 @@ ORDER = [
     "server show web-1",
     "server label web-1 --add rack4 --remove rack3",
     "server token web-1",
+    "deployment suspend web-1/base",
+    "deployment resume web-1/base",
     "server keep web-1",
     "server reset web-1 --yes",
     "deployment delete web-1/app web-1/base --yes",

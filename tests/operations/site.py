@@ -9,7 +9,7 @@ import msgspec
 
 from appliance.config import Input, Output, PlanFile, Statement
 from appliance.identity import Instance, Who
-from appliance.operations import arrivals, cancels, claims, deployments, documents, fate, servers, signals
+from appliance.operations import actions, arrivals, cancels, claims, deployments, documents, fate, servers, signals
 from appliance.operations.claims import Ask, Asked
 from appliance.operations.deployments import Done, Edit, Wanted
 from appliance.operations.references import find_deployment
@@ -95,8 +95,14 @@ class Site:
     def cancel(self, *refs: str, force: bool = False) -> None:
         self.database.write(lambda tx: cancels.cancel(tx, [find_deployment(tx, ref).id for ref in refs], "ann", force=force))
 
-    def delete(self, *refs: str) -> None:
-        self.database.write(lambda tx: fate.delete(tx, [find_deployment(tx, ref).id for ref in refs], "ann"))
+    def delete(self, *refs: str, force: bool = False) -> list[str]:
+        return self.database.write(lambda tx: fate.delete(tx, KEY, [find_deployment(tx, ref).id for ref in refs], "ann", force=force))
+
+    def suspend(self, ref: str) -> None:
+        self.database.write(lambda tx: actions.suspend(tx, KEY, find_deployment(tx, ref).id, "ann"))
+
+    def resume(self, ref: str) -> None:
+        self.database.write(lambda tx: actions.resume(tx, KEY, find_deployment(tx, ref).id, "ann"))
 
     def of(self, ref: str) -> Deployment:
         return self.database.read(find_deployment, ref)

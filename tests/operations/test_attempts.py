@@ -94,7 +94,7 @@ def test_the_wait_doubles_up_to_ten_minutes(site, m):
 
 
 def test_the_first_wait_is_set_in_the_file(site, m):
-    site.database.write(file.set_pace, None, None, 1)
+    site.database.write(file.set_pace, retry_s=1)
     site.deploy("m/a", attempts=2)
     m.runs("a", code=1)
     site.passes(1)

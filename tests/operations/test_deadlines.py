@@ -152,7 +152,7 @@ def test_a_stock_agent_has_four_hours(site):
 
 
 def test_how_long_silence_is_borne_is_set_in_the_file(site, m):
-    site.database.write(file.set_pace, 5, None, None)
+    site.database.write(file.set_pace, grace_s=5)
     silent(site, m, timeout=60)
     site.passes(65)
     assert site.stands("m/a") == "FAILED lost"

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from appliance.errors import ApplianceError, Conflict, Invalid
 from appliance.operations.claims import Ask
 from appliance.operations.explain import settled
-from appliance.store import deployments, runs
+from appliance.store import deployments, generations, runs
 
 from ..samples import push, switch_to
 from .site import from_plan, new_site, script
@@ -308,7 +308,7 @@ class Life(RuleBasedStateMachine):
 
 
 def fingerprint_of(site, run):
-    found = site.database.read(deployments.generation_of, run.deployment, run.generation)
+    found = site.database.read(generations.find, run.deployment, run.generation)
     assert found is not None
     return found[1]
 

@@ -14,7 +14,7 @@ from typing import Any
 from .appliance import File
 from .machine import Body
 from .network import FATES
-from .operator import FILES, NAMES, PLANS, POLICIES, VERSIONS
+from .operator import NAMES, PLANS, POLICIES, VERSIONS
 from .stage import installed
 from .world import Event, Image, Violation, World, begin, prepare
 
@@ -89,7 +89,7 @@ class Playground:
 @contextmanager
 def playground() -> Iterator[Playground]:
     """A playground in memory, where there is such a file system."""
-    memory = Path("/dev/shm")  # noqa: S108
+    memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if memory.is_dir() else None, prefix="appliance-simulation-") as name:
         image = Path(name) / "image"
         image.mkdir()
@@ -134,12 +134,18 @@ class Choice:
         self.troubles = {trouble for trouble, likely in _TROUBLES.items() if chance() < likely * calm}
         self.policies = self.random.sample(POLICIES, self.random.choice([1, 2, 4]))
         self.sources = self.random.choice([["1", "2"], ["1", "2"], ["p:f0"], ["p:f0", "p:f1"], ["1", "p:f1"], ["q:f0", "q:f1", "3"]])
-        self.often = {kind: weight * self.random.choice([0.3, 1, 1, 2]) for kind, weight, trouble in _OFTEN if trouble in (None, *self.troubles)}
+        self.often = {
+            kind: weight * self.random.choice([0.3, 1, 1, 2]) for kind, weight, trouble in _OFTEN if trouble in (None, *self.troubles)
+        }
         self.commands = {verb: weight * self.random.choice([0, 0.3, 1, 3]) for verb, weight in _COMMANDS.items()}
         self.commands["source"] += 1
         self.fail = self.random.choice([0.0, 0.3, 0.5])
         self.made: list[str] = []
-        self._first = [("op", "create"), ("op", "create" if chance() < 0.5 else "pair"), *(("start", n) for n in range(self.servers) if chance() < 0.9)]
+        self._first = [
+            ("op", "create"),
+            ("op", "create" if chance() < 0.5 else "pair"),
+            *(("start", n) for n in range(self.servers) if chance() < 0.9),
+        ]
 
     def next(self, world: World) -> Event:
         """The next event."""
@@ -215,9 +221,7 @@ class Choice:
     def _fates(self) -> list[str]:
         if not self.troubles & {"line", "crashes"} or self.random.random() < 0.6:
             return []
-        likely = {"ok": 3.0} | {
-            fate: 1.0 for fate in FATES[1:] if ("crashes" if fate in ("die", "dead") else "line") in self.troubles
-        }
+        likely = {"ok": 3.0} | {fate: 1.0 for fate in FATES[1:] if ("crashes" if fate in ("die", "dead") else "line") in self.troubles}
         return self.random.choices(list(likely), list(likely.values()), k=self.random.randint(1, 3))
 
     def _fate(self, trouble: str, fates: tuple[str, ...]) -> str:

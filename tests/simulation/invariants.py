@@ -101,8 +101,12 @@ class Invariants:
 
     def _once(self, body: "Body", start: Start, others: list[Start]) -> None:
         """`once`: a second start needs a rerun or reset (or a move to `always`) since the last one."""
-        sql = "SELECT g.id, g.number, g.cause, t.policy FROM generation g JOIN terms t ON (t.deployment, t.number) = (g.deployment, g.terms)"
-        generations = {id: (number, cause, policy) for id, number, cause, policy in self._rows(f"{sql} WHERE g.deployment = ?", start.deployment)}
+        sql = (
+            "SELECT g.id, g.number, g.cause, t.policy FROM generation g JOIN terms t ON (t.deployment, t.number) = (g.deployment, g.terms)"
+        )
+        generations = {
+            id: (number, cause, policy) for id, number, cause, policy in self._rows(f"{sql} WHERE g.deployment = ?", start.deployment)
+        }
         number, _, policy = generations[start.generation]
         if policy != "once" or start.policy != "once" or not others:
             return
@@ -147,7 +151,12 @@ class Invariants:
         if path.endswith("/claim"):
             said = [(one["run"], None) for one in message["runs"]]
         elif path.endswith("/signals"):
-            said = [(path.split("/")[3], {"started": ("running", "finished"), "finished": ("finished",), "released": ("released",)}[message["kind"]])]
+            said = [
+                (
+                    path.split("/")[3],
+                    {"started": ("running", "finished"), "finished": ("finished",), "released": ("released",)}[message["kind"]],
+                )
+            ]
         else:
             return
         for run, states in said:

@@ -57,6 +57,8 @@ NEEDS = {
     "PATCH /v1/deployments": "operator",
     "POST /v1/deployments/rerun": "operator",
     "POST /v1/deployments/cancel": "operator",
+    "POST /v1/deployments/{ref}/suspend": "operator",
+    "POST /v1/deployments/{ref}/resume": "operator",
     "POST /v1/deployments/{ref}/cancel": "operator",
     "POST /v1/deployments/delete": "operator",
     "POST /v1/deployments/{ref}/rerun": "operator",

@@ -82,7 +82,7 @@ async def update_deployment(request: Request) -> Response:
 async def delete_deployment(request: Request) -> Response:
     """Delete one, finally."""
     by = require(request, "operator").name
-    await perform(request, heat.delete_deployment, request.path_params["id"], by)
+    await perform(request, heat.delete_deployment, context(request).key, request.path_params["id"], by)
     return Response(status_code=204)
 
 

@@ -1,6 +1,7 @@
-"""`/v1/deployments`, `/v1/configs`, `/v1/runs`: what must run, and what came of it."""
+"""`/v1/deployments`, `/v1/runs`: what must run, and what came of it."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -8,43 +9,26 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from appliance.config import Input, Output, PlanFile, Statement
-from appliance.deployment import TIMEOUT_SECONDS, Policy
+from appliance.config import Statement
+from appliance.deployment import TIMEOUT_SECONDS, WORKS, Action, Policy
 from appliance.errors import Gone, Invalid, NotFound
+from appliance.keys import Key
 from appliance.numbers import Whole
-from appliance.operations import cancels, explain, fate
-from appliance.operations import configs as config_operations
+from appliance.operations import actions, cancels, explain, fate
 from appliance.operations import deployments as operations
 from appliance.operations.deployments import UNSET, Done, Edit, Unset, Wanted
 from appliance.operations.references import find_deployment
-from appliance.store import configs, deployments, runs, servers
+from appliance.store import deployments, generations, runs, servers
 from appliance.store.deployments import Deployment
 from appliance.store.tx import Reader, Tx
 from appliance.web.access import require
 from appliance.web.context import Context, context
-from appliance.web.native.views import config_view, deployment_view, past_view, run_view, why_view
+from appliance.web.native.configs import ConfigIn
+from appliance.web.native.views import deployment_view, past_view, run_view, why_view
 from appliance.web.respond import Json, body_of, decode, decoded, number_of, perform, perform_once, seconds_to_wait
 
 LIST_BODY = 64 << 20
 PAGE = 1000
-
-
-class ConfigIn(msgspec.Struct, forbid_unknown_fields=True):
-    """A config as it is written: `body` (any JSON), or `source` (a plan's file)."""
-
-    group: str = "script"
-    name: str | None = None
-    body: Any = None
-    source: PlanFile | None = None
-    inputs: list[Input] = []
-    outputs: list[Output] = []
-    options: dict[str, Any] = {}
-
-    def statement(self) -> Statement:
-        """The domain's value. Raises Invalid when there is neither or both of body and source."""
-        if (self.body is None) == (self.source is None):
-            raise Invalid("a config has either 'body' or 'source'", hint='for example {"group": "script", "body": "#!/bin/sh\\n..."}')
-        return Statement(self.name, self.group, self.body, self.source, tuple(self.inputs), tuple(self.outputs), self.options)
 
 
 class DeploymentIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -59,6 +43,7 @@ class DeploymentIn(msgspec.Struct, forbid_unknown_fields=True):
     interval: Whole | None = None
     timeout: Whole | None = TIMEOUT_SECONDS
     attempts: Whole = 1
+    actions: tuple[Action, ...] = WORKS
     depends_on: list[str] = []
     update: bool = False
 
@@ -81,6 +66,7 @@ class DeploymentEdit(msgspec.Struct, forbid_unknown_fields=True):
     interval: Whole | Unset | None = UNSET
     timeout: Whole | Unset | None = UNSET
     attempts: Whole | Unset = UNSET
+    actions: tuple[Action, ...] | Unset = UNSET
     depends_on: list[str] | Unset = UNSET
 
     def edit(self) -> Edit:
@@ -101,8 +87,8 @@ class CancelIn(msgspec.Struct, forbid_unknown_fields=True):
     force: bool = False
 
 
-class CancelMany(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of POST /v1/deployments/cancel."""
+class ForceMany(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/deployments/cancel and delete."""
 
     ids: list[str]
     force: bool = False
@@ -229,22 +215,32 @@ async def edit_many(request: Request) -> Response:
 
 
 async def delete_one(request: Request) -> Response:
-    """DELETE /v1/deployments/{id}: 204, and 410 from then on."""
+    """DELETE /v1/deployments/{id}?force=1: 204, and 410 from then on; 202 when its DELETE work runs first, which `force` leaves out."""
     by = require(request, "operator").name
-    ref = reference(request)
-    await perform(request, lambda tx: fate.delete(tx, [find_deployment(tx, ref).id], by))
-    return Response(status_code=204)
+    appliance = context(request)
+    ref, force = reference(request), request.query_params.get("force") in ("1", "true")
+
+    def run(tx: Tx) -> dict[str, Any] | None:
+        working = fate.delete(tx, appliance.key, [find_deployment(tx, ref).id], by, force=force)
+        return view(tx, appliance, deployments.by_id(tx, working[0])) if working else None
+
+    found = await perform(request, run)
+    return Response(status_code=204) if found is None else Json(found, 202)
 
 
 async def delete_many(request: Request) -> Response:
-    """POST /v1/deployments/delete {"ids": [...]}: all or nothing; they may depend on each other."""
+    """POST /v1/deployments/delete {"ids": [...], "force": false}: all or nothing; they may depend on each other.
+
+    Those that are gone come in `deleted`, those whose DELETE work runs first in `deleting`.
+    """
     by = require(request, "operator").name
-    refs = (await decode(request, Ids, LIST_BODY)).ids
+    appliance = context(request)
+    asked = await decode(request, ForceMany, LIST_BODY)
 
     def run(tx: Tx) -> dict[str, Any]:
-        ids = list(dict.fromkeys(find_deployment(tx, ref).id for ref in refs))
-        fate.delete(tx, ids, by)
-        return {"deleted": ids}
+        ids = list(dict.fromkeys(find_deployment(tx, ref).id for ref in asked.ids))
+        working = fate.delete(tx, appliance.key, ids, by, force=asked.force)
+        return {"deleted": [id for id in ids if id not in working], "deleting": working}
 
     return await perform_once(request, run, lambda found: found)
 
@@ -283,7 +279,7 @@ async def cancel_one(request: Request) -> Response:
 async def cancel_many(request: Request) -> Response:
     """POST /v1/deployments/cancel {"ids": [...], "force": false}: all or nothing."""
     require(request, "operator")
-    asked = await decode(request, CancelMany, LIST_BODY)
+    asked = await decode(request, ForceMany, LIST_BODY)
     return await _cancel(request, asked.ids, asked.force, is_list=True)
 
 
@@ -297,6 +293,30 @@ async def _cancel(request: Request, refs: list[str], force: bool, *, is_list: bo
         return [view(tx, appliance, deployments.by_id(tx, id)) for id in ids]
 
     return await perform_once(request, run, lambda found: found if is_list else found[0])
+
+
+async def suspend(request: Request) -> Response:
+    """POST /v1/deployments/{id}/suspend: 409 unless it is COMPLETE."""
+    return await _act(request, actions.suspend)
+
+
+async def resume(request: Request) -> Response:
+    """POST /v1/deployments/{id}/resume: 409 unless it is suspended."""
+    return await _act(request, actions.resume)
+
+
+async def _act(request: Request, operation: Callable[[Tx, Key, str, str], Any]) -> Response:
+    by = require(request, "operator").name
+    appliance = context(request)
+    ref = reference(request)
+    await body_of(request)
+
+    def run(tx: Tx) -> dict[str, Any]:
+        id = find_deployment(tx, ref).id
+        operation(tx, appliance.key, id, by)
+        return view(tx, appliance, deployments.by_id(tx, id))
+
+    return await perform_once(request, run, lambda found: found)
 
 
 async def get_why(request: Request) -> Response:
@@ -324,7 +344,7 @@ async def get_runs(request: Request) -> Response:
             id = ref
         return {
             "runs": [run_view(run) for run in runs.of_deployment(tx, id)],
-            "generations": [past_view(past) for past in deployments.generations(tx, id)],
+            "generations": [past_view(past) for past in generations.newest(tx, id)],
         }
 
     return Json(context(request).database.read(read))
@@ -344,36 +364,6 @@ async def get_run(request: Request) -> Response:
     return Json(context(request).database.read(read))
 
 
-# ---------------------------------------------------------------------------------------------------- configs
-
-
-async def create_config(request: Request) -> Response:
-    """POST /v1/configs."""
-    by = require(request, "operator").name
-    statement = (await decode(request, ConfigIn)).statement()
-    return await perform_once(request, lambda tx: config_operations.create(tx, statement, by), config_view, status=201)
-
-
-async def list_configs(request: Request) -> Response:
-    """GET /v1/configs?before=: the newest first, without their bodies; `next` is the `before` of the next page, or null."""
-    require(request, "viewer")
-    found = context(request).database.read(configs.newest, limit=PAGE, before=request.query_params.get("before"))
-    return Json({"configs": [config_view(one, body=False) for one in found], "next": found[-1].id if len(found) == PAGE else None})
-
-
-async def get_config(request: Request) -> Response:
-    """GET /v1/configs/{config}."""
-    require(request, "viewer")
-    return Json(config_view(context(request).database.read(configs.by_id, request.path_params["config"])))
-
-
-async def delete_config(request: Request) -> Response:
-    """DELETE /v1/configs/{config}: 409 while a deployment has it."""
-    by = require(request, "operator").name
-    await perform(request, config_operations.delete, request.path_params["config"], by)
-    return Response(status_code=204)
-
-
 routes = [
     Route("/v1/deployments", list_deployments, methods=["GET"]),
     Route("/v1/deployments", create, methods=["POST"]),
@@ -383,14 +373,12 @@ routes = [
     Route("/v1/deployments/{ref:path}/rerun", rerun_one, methods=["POST"]),
     Route("/v1/deployments/cancel", cancel_many, methods=["POST"]),
     Route("/v1/deployments/{ref:path}/cancel", cancel_one, methods=["POST"]),
+    Route("/v1/deployments/{ref:path}/suspend", suspend, methods=["POST"]),
+    Route("/v1/deployments/{ref:path}/resume", resume, methods=["POST"]),
     Route("/v1/deployments/{ref:path}/why", get_why, methods=["GET"]),
     Route("/v1/deployments/{ref:path}/runs", get_runs, methods=["GET"]),
     Route("/v1/deployments/{ref:path}", get_deployment, methods=["GET"]),
     Route("/v1/deployments/{ref:path}", edit_one, methods=["PATCH"]),
     Route("/v1/deployments/{ref:path}", delete_one, methods=["DELETE"]),
     Route("/v1/runs/{run}", get_run, methods=["GET"]),
-    Route("/v1/configs", list_configs, methods=["GET"]),
-    Route("/v1/configs", create_config, methods=["POST"]),
-    Route("/v1/configs/{config}", get_config, methods=["GET"]),
-    Route("/v1/configs/{config}", delete_config, methods=["DELETE"]),
 ]

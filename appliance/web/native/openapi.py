@@ -15,7 +15,7 @@ from appliance.operations.claims import Asked
 from appliance.operations.signals import Signal
 from appliance.web import stock
 from appliance.web.front import UPLOADS
-from appliance.web.native import about, agents, blobs, deployments, plans, servers, switching
+from appliance.web.native import about, agents, blobs, configs, deployments, plans, servers, switching
 from appliance.web.respond import STATUS, Json
 
 Handler = Callable[..., Any]
@@ -42,12 +42,14 @@ BODIES: dict[Handler, Any] = {
     deployments.create: deployments.DeploymentIn | list[deployments.DeploymentIn],
     deployments.edit_many: list[deployments.DeploymentEdit],
     deployments.edit_one: deployments.DeploymentEdit,
-    deployments.delete_many: deployments.Ids,
+    deployments.delete_many: deployments.ForceMany,
     deployments.rerun_many: deployments.Ids,
     deployments.rerun_one: None,
     deployments.cancel_one: deployments.CancelIn,
-    deployments.cancel_many: deployments.CancelMany,
-    deployments.create_config: deployments.ConfigIn,
+    deployments.cancel_many: deployments.ForceMany,
+    configs.create_config: configs.ConfigIn,
+    deployments.suspend: None,
+    deployments.resume: None,
     stock.signal: dict[str, Any],
 }
 

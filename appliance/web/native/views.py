@@ -9,7 +9,7 @@ from appliance.operations.explain import View, Why, run_sentence
 from appliance.operations.previews import Effect
 from appliance.store.audit import Deed
 from appliance.store.configs import Config
-from appliance.store.deployments import Past
+from appliance.store.generations import Past
 from appliance.store.runs import Output, Run
 from appliance.store.servers import Seen, Server
 from appliance.store.tokens import Token
@@ -74,6 +74,8 @@ def deployment_view(view: View) -> dict[str, Any]:
         "interval": one.terms.interval,
         "timeout": one.terms.timeout,
         "attempts": one.terms.attempts,
+        "actions": list(one.terms.actions),
+        "leaving": one.leaving,
         "attempt": one.standing.attempt,
         "retry_in": view.retry_in,
         "config": one.terms.config,
