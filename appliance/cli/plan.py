@@ -29,7 +29,11 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("directory", metavar="DIR", help="the directory that holds the plan's files")
     parser.add_argument("name", metavar="NAME", nargs="?", help="the plan (default: the directory's name)")
     parser.add_argument("--switch", action="store_true", help="make it current at once")
-    parser.add_argument("--force", action="store_true", help="with --switch: overrule a switch by somebody else, or one this directory is not known to build upon")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="with --switch: overrule a switch by somebody else, or one this directory is not known to build upon",
+    )
     parser.add_argument(
         "--exclude",
         metavar="PATTERN",
