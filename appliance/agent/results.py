@@ -38,6 +38,7 @@ def gather(
     out: Capture,
     err: Capture,
     started_at: str,
+    timeout: float | None,
 ) -> Result:
     """The result of a run that was started and has ended."""
     found = _Found(status_code=ending.code, message=prepared.remark)
@@ -53,7 +54,7 @@ def gather(
         _answer(found, ending, out.read())
     if ending.how != "exited":
         found.outcome = "interrupted" if ending.how == "stopped" else ending.how
-        found.message = _cut_short(ending)
+        found.message = _cut_short(ending, timeout)
     found.truncated += [name for name in limit(found.outputs) if name not in found.truncated]
     return Result(
         outcome=found.outcome,
@@ -158,8 +159,9 @@ def _read_outputs(prefix: Path, declared: Sequence[Mapping[str, Any]]) -> tuple[
     return found, cut
 
 
-def _cut_short(ending: Ending) -> str:
-    reasons = {"timeout": "the time limit was reached", "cancelled": "it was cancelled"}
+def _cut_short(ending: Ending, timeout: float | None) -> str:
+    limit = f"the time limit of {timeout:g} s was reached" if timeout else "the time limit was reached"
+    reasons = {"timeout": limit, "cancelled": "it was cancelled"}
     what = reasons.get(ending.how, "the agent was stopped")
     if ending.left:
         return f"{what}; these processes could not be ended: {', '.join(map(str, ending.left))}"

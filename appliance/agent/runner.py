@@ -87,7 +87,7 @@ class Runner:
                     return Result("invalid", begun.started_at, wall(), message=failure)
                 ending = leader.wait(item.timeout, grace=settings.grace, stop=self._stop, cancelled=lambda: self._cancelled(begun.run))
                 declared = item.config.get("outputs") or []
-                return results.gather(prepared, declared, ending, out, err, begun.started_at)
+                return results.gather(prepared, declared, ending, out, err, begun.started_at, item.timeout)
             finally:
                 err.close()
         finally:

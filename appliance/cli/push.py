@@ -54,10 +54,7 @@ def push(args: argparse.Namespace, console: Console) -> int:
         answer, sent = _negotiated(console, tree, name, whole, known, resend=args.resend)
     except ChangedMeanwhile as error:
         raise Failure(f"{error.path} changed during the push; nothing of the plan changed", "push again when it is at rest") from None
-    others = base is None and answer["current"] not in (
-        None,
-        answer["version"]["number"],
-    )  # nothing says that we build upon what is current
+    others = base is None and answer["current"] not in (None, answer["version"]["number"])
     refused = args.switch and others and not args.force
     serial = base.serial if base is not None else int(answer["serial"])
     if not refused:

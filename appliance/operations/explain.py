@@ -71,11 +71,26 @@ def attempt_sentence(tx: Reader, one: Deployment, ready: str) -> str:
 def pending_sentence(one: Deployment, seen: Seen | None, delivered: bool, now: int) -> str:
     """What is known of a machine that has not asked for what is ready for it."""
     if seen is None:
-        return f"ready; {one.server_name} was never seen, it runs when it joins"
+        joins = "its agent polls" if one.server_kind == "stock" else "it joins"
+        return f"ready; {one.server_name} was never seen, it runs when {joins}"
     if delivered:
         return f"ready; {one.server_name} was handed it and has not asked to start it yet (its agent may be busy with another run)"
-    silent = f" (last seen {(now - seen.at) // 1000} s ago)" if now - seen.at > SILENT_MS else ""
+    silent = f" (last seen {ago(now - seen.at)})" if now - seen.at > SILENT_MS else ""
     return f"ready; {one.server_name} has not fetched it yet{silent}"
+
+
+def silent(seen: Seen | None, now: int) -> bool:
+    """Whether an agent was not heard for so long that it is probably not running."""
+    return seen is None or now - seen.at > SILENT_MS
+
+
+def ago(ms: int) -> str:
+    """How long ago, for people: `12 s ago`, `4 min ago`."""
+    seconds = max(0, ms // 1000)
+    for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {word} ago"
+    return f"{seconds} s ago"
 
 
 def settled(tx: Reader, one: Deployment) -> str | None:
@@ -130,7 +145,9 @@ def why(tx: Reader, one: Deployment, seen: Seen | None) -> Why:
     if server.rival is not None:
         because.append(f"a second agent spoke with the token of {server.name} and was given nothing")
     if seen is not None:
-        because.append(f"{server.name} was last seen {max(0, tx.now - seen.at) // 1000} s ago")
+        because.append(f"{server.name} was last seen {ago(tx.now - seen.at)}")
+    if server.kind == "agent" and one.standing.status == "IN_PROGRESS" and shown.phase != "blocked" and silent(seen, tx.now):
+        because.append(f"start the agent on {server.name}, as root: appliance agent run")
     return Why(shown, because, next_command(tx, one, shown, server), last)
 
 
@@ -173,6 +190,8 @@ def next_command(tx: Reader, one: Deployment, shown: View, server: Server) -> st
     roots = failed_roots(tx, one.id) if shown.phase == "blocked" else []
     if roots:
         return f"appliance rerun {roots[0].server}/{roots[0].name}"
+    if shown.blockers:
+        return f"appliance why {shown.blockers[0].server}/{shown.blockers[0].name}"
     if server.kind == "unenrolled" and one.standing.status == "IN_PROGRESS":
         return f"appliance server token {server.name}"
     return None

@@ -157,13 +157,17 @@ def tombstones(tx: Reader, server: str) -> list[str]:
     return [id for (id,) in tx.rows(sql, (server,))]
 
 
-def counts(tx: Reader, server: str) -> dict[str, int]:
-    """How many of a server's living deployments stand where: `COMPLETE`, `FAILED`, or the phase of those IN_PROGRESS; `held` too."""
+def counts(tx: Reader, server: str, delivered: int | None = None) -> dict[str, int]:
+    """How many of a server's living deployments stand where: `COMPLETE`, `FAILED`, or the phase of those IN_PROGRESS; `held` too.
+
+    What is pending since the commit `delivered` or before was handed to its agent.
+    """
     found: dict[str, int] = {}
     for word, held, number in tx.rows(
-        "SELECT coalesce(s.phase, s.status), s.held, count(*) FROM deployment d JOIN state s ON s.deployment = d.id"
+        "SELECT iif(s.phase = 'pending' AND s.commit_no <= ?, 'delivered', coalesce(s.phase, s.status)), s.held, count(*)"
+        " FROM deployment d JOIN state s ON s.deployment = d.id"
         " WHERE d.server = ? AND d.deleted_commit IS NULL GROUP BY 1, 2",
-        (server,),
+        (delivered, server),
     ):
         found[word] = found.get(word, 0) + number
         if held:

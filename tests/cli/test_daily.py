@@ -83,6 +83,29 @@ def test_status_shows_trouble_with_its_remedy(own, tmp_path, capsys, monkeypatch
     assert "next: appliance server show web-1" in err
 
 
+def test_status_names_the_silent_server_that_holds_others_up(own, tmp_path, capsys, monkeypatch):
+    cli = Cli(own, tmp_path, capsys, monkeypatch)
+    for name in ("db-1", "web-1"):
+        own.machine(name)
+    script = cli.file("hello.sh")
+    cli.ok("deploy", "base", "--server", "db-1", "--script", script)
+    cli.ok("deploy", "app", "--server", "web-1", "--script", script, "--after", "db-1/base")
+    own.stop()
+    with own.database() as database:
+        database.execute("UPDATE seen SET at = at - 250000")
+    own.serve()
+    own.machines["web-1"].one_pass()
+    out, err = cli.ok("status")
+    assert "db-1 was last seen 4 min ago; 2 deployments wait for it: db-1/base, web-1/app" in out
+    assert "  start the agent there: appliance agent run" in out.splitlines()
+    assert err.splitlines()[-1] == "next: appliance why db-1/base"
+    assert [(one["server"], one["waiting"]) for one in cli.json("status")["silent"]] == [("db-1", ["db-1/base", "web-1/app"])]
+    out, _ = cli.ok("why", "db-1/base")
+    assert "start the agent on db-1, as root: appliance agent run" in out
+    assert "db-1 was last seen 4 min ago" in out
+    assert cli.ok("why", "web-1/app")[1] == "next: appliance why db-1/base\n"
+
+
 # ---------------------------------------------------------------------------------------------------- why
 
 

@@ -243,8 +243,12 @@ def test_a_changed_once_deployment_says_that_it_will_not_run_and_how_to_run_it(c
     ]
     machine.one_pass()
     assert machine.count("two") == 0
-    assert "complete, held: complete; changed since it ran" in cli.ok("deployment", "show", ref)[0]
-    assert "1 held" in cli.ok("status")[0]
+    assert "complete, held: changed since it ran" in cli.ok("deployment", "show", ref)[0]
+    out = cli.ok("status")[0]
+    assert "1 held" in out
+    assert f"{ref}: complete, held: changed since it ran; `rerun` applies the change" in out.splitlines()
+    _, err = cli.ok("wait", ref)
+    assert err.splitlines()[-1] == f"to run it again; next: appliance rerun {ref}"
     cli.ok("rerun", ref)
     machine.one_pass()
     assert machine.count("two") == 1
