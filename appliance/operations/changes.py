@@ -220,9 +220,10 @@ def what_changed(old: Deployment, wanted: Desire) -> str:
 
 def refuse_if_needed(tx: Tx, old: Deployment, apart_from: set[str]) -> None:
     """Raise Conflict when deployments other than `apart_from` depend on this one."""
-    others = [id for id in deployments.needed_by(tx, old.id) if id not in apart_from]
+    dependants = [deployments.by_id(tx, id) for id in deployments.needed_by(tx, old.id) if id not in apart_from]
+    others = [one.label for one in dependants if not one.leaving]  # what is being deleted waits for those that go before it
     if others:
-        names = ", ".join(deployments.by_id(tx, id).label for id in others[:10])
+        names = ", ".join(others[:10])
         raise Conflict(f"{old.label} is needed by {names}", hint="delete those first, or change what they come after")
 
 
