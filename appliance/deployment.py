@@ -138,7 +138,8 @@ def started(standing: Standing, run: str, repeat: Repeat | None) -> Standing:
         return msgspec.structs.replace(standing, repeating=run)
     if standing.status != "IN_PROGRESS":
         return standing
-    return Standing("IN_PROGRESS", "running", None, "running", held=standing.held, run=run, repeating=standing.repeating)
+    sentence = f"running; {_HELD}" if standing.held else "running"
+    return Standing("IN_PROGRESS", "running", None, sentence, held=standing.held, run=run, repeating=standing.repeating)
 
 
 def finished(standing: Standing, run: str, verdict: Verdict) -> Standing:

@@ -24,7 +24,10 @@ _COMMANDS = {
 
 
 class Choice:
-    """What a seed chooses: motifs that are known to matter, and anything at all between them. It looks at the world only to leave out what would do nothing."""
+    """What a seed chooses: motifs that are known to matter, and anything at all between them.
+
+    It looks at the world only to leave out what would do nothing.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -36,14 +39,16 @@ class Choice:
         self.troubles = {trouble for trouble, likely in _TROUBLES.items() if chance() < likely * calm}
         self.policies = self.random.sample(POLICIES, self.random.choice([1, 2, 4]))
         self.sources = self.random.choice([["1", "2"], ["1", "2"], ["p:f0"], ["p:f0", "p:f1"], ["1", "p:f1"], ["q:f0", "q:f1", "3"]])
-        self.often = {kind: weight * self.random.choice([0.3, 1, 1, 2]) for kind, weight, trouble in _OFTEN if trouble in (None, *self.troubles)}
+        often = [(kind, weight) for kind, weight, trouble in _OFTEN if trouble in (None, *self.troubles)]
+        self.often = {kind: weight * self.random.choice([0.3, 1, 1, 2]) for kind, weight in often}
         self.commands = {verb: weight * self.random.choice([0, 0.3, 1, 3]) for verb, weight in _COMMANDS.items()}
         self.commands["source"] += 1
         self.fail = self.random.choice([0.0, 0.3, 0.5])
         self.made: list[str] = []
         self.motifs = self.random.choice([0.0, 0.3, 0.6, 0.8])
         self._planned: list[Event] = []
-        self._first = [("op", "create"), ("op", "create" if chance() < 0.5 else "pair"), *(("start", n) for n in range(self.servers) if chance() < 0.9)]
+        self._first: list[tuple[str, Any]] = [("op", "create"), ("op", "create" if chance() < 0.5 else "pair")]
+        self._first += [("start", n) for n in range(self.servers) if chance() < 0.9]
 
     def next(self, world: World) -> Event:
         """The next event."""
@@ -162,9 +167,7 @@ class Choice:
     def _fates(self) -> list[str]:
         if not self.troubles & {"line", "crashes"} or self.random.random() < 0.6:
             return []
-        likely = {"ok": 3.0} | {
-            fate: 1.0 for fate in FATES[1:] if ("crashes" if fate in ("die", "dead") else "line") in self.troubles
-        }
+        likely = {"ok": 3.0} | {fate: 1.0 for fate in FATES[1:] if ("crashes" if fate in ("die", "dead") else "line") in self.troubles}
         return self.random.choices(list(likely), list(likely.values()), k=self.random.randint(1, 3))
 
     def _fate(self, trouble: str, fates: tuple[str, ...]) -> str:

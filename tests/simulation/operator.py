@@ -19,7 +19,10 @@ POLICIES = ("on-change", "once", "per-boot", "always")
 PLANS = ("p", "q")
 FILES = ("f0", "f1", "f2")
 VERSIONS: dict[str, list[dict[str, str]]] = {
-    "p": [{"f0": "1", "f1": "1", "f2": "1"}, {"f0": "2", "f1": "1", "f2": "1"}, {"f0": "2", "f1": "2", "f2": "1", "g": "1"}, {"f0": "1", "f1": "2", "f2": "1"}],
+    "p": [
+        {"f0": "1", "f1": "1", "f2": "1"}, {"f0": "2", "f1": "1", "f2": "1"},
+        {"f0": "2", "f1": "2", "f2": "1", "g": "1"}, {"f0": "1", "f1": "2", "f2": "1"},
+    ],
     "q": [{"f0": "1", "f1": "1"}, {"f0": "1", "f1": "2", "f2": "2"}, {"f0": "1"}],
 }  # fmt: skip
 QUIET = (Input("loud", default="0"), Input("quiet", default="0", triggers=False))

@@ -233,7 +233,7 @@ class World:
         """Make the line whole, let every agent work and time pass until nothing moves any more; then check what must hold."""
         self.say("=== from here on all is well")
         self.network.strays.clear()
-        for body in self.bodies[self.size:]:
+        for body in self.bodies[self.size :]:
             self._on_gone(body.number)
         wait = 1.0
         for _ in range(40):
