@@ -2,6 +2,10 @@
 
 PYTHON ?= python3
 KILLS ?= 100
+SEEDS ?=
+SECONDS ?=
+FROM ?= 0
+JOBS ?= 2
 SELECT ?=
 ARGS ?=
 
@@ -9,7 +13,7 @@ BIN := .venv/bin
 READY := .venv/installed.toml
 PYTEST := $(BIN)/python -m pytest -q
 
-.PHONY: help demo test check format bench kill kill-ci peers install clean
+.PHONY: help demo test check format bench kill kill-ci simulate peers install clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +24,7 @@ help:
 	@echo 'make peers    the tests with OpenStack'\''s clients, os-collect-config, heat-agents and ansible, fetched from the package index'
 	@echo 'make kill     kill -9 at $(KILLS) random moments of the appliance and as many of the agent (KILLS=n)'
 	@echo 'make kill-ci  the same, 25 of each'
+	@echo 'make simulate  histories of a simulated lab: 1000, or SEEDS=n, or as many as SECONDS=n give (FROM=n the first seed, JOBS=n processes)'
 	@echo 'make bench    measurements'
 	@echo 'make clean    remove what these made'
 
@@ -47,6 +52,9 @@ kill: install
 
 kill-ci:
 	@$(MAKE) --no-print-directory kill KILLS=25
+
+simulate: install
+	@$(BIN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS)) --from $(FROM) --jobs $(JOBS) $(ARGS)
 
 bench: install
 	@$(BIN)/python -m tests.bench $(ARGS)

@@ -191,7 +191,8 @@ def started(standing: Standing, run: str, repeat: Repeat | None) -> Standing:
     given_up = standing.reason == "lost" and standing.run == run
     if standing.status != "IN_PROGRESS" and not given_up:
         return standing
-    fields = {"status": "IN_PROGRESS", "phase": "running", "reason": None, "sentence": "running", "run": run, "next_at": None}
+    sentence = f"running; {_HELD}" if standing.held else "running"
+    fields = {"status": "IN_PROGRESS", "phase": "running", "reason": None, "sentence": sentence, "run": run, "next_at": None}
     return msgspec.structs.replace(standing, **fields)
 
 

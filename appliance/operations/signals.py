@@ -212,7 +212,7 @@ def _started(tx: Tx, run: Run, deployment: Deployment, report: Started) -> Effec
     deployment = deployments.by_id(tx, deployment.id) if deployment.deleted_commit is None else deployment
     if deployment.deleted_commit is not None:
         return Effect("none", "the deployment was deleted", deployment.standing.status)
-    if run.generation != deployment.generation.id:
+    if run.generation != deployment.generation.id and deployment.standing.run != run.id:  # a held one goes on being about its earlier run
         _hold_if_once(tx, deployment, run.id)
         return Effect("none", _older(tx, run), deployment.standing.status)
     standing = started(deployment.standing, run.id, run.repeat)

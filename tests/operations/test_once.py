@@ -116,6 +116,19 @@ def test_the_run_of_a_machine_that_was_reset_is_not_a_start_of_the_next(site, m)
     assert site.stands("m/a") == "pending"
 
 
+def test_a_rerun_that_was_changed_while_it_was_granted_is_said_to_run_once_it_has_started(site, m):
+    site.deploy("m/a", policy="once")
+    m.runs("a")
+    site.rerun("m/a")
+    again = m.granted("a")
+    site.edit("m/a", config=script("new"))
+    assert site.stands("m/a") == "granted held"
+    assert m.starts(again).effect == "recorded"
+    assert site.stands("m/a") == "running held"
+    m.ends(again)
+    assert site.stands("m/a") == "COMPLETE held"
+
+
 def test_it_may_become_once_after_it_ran(site, m):
     site.deploy("m/a")
     m.runs("a")

@@ -64,8 +64,9 @@ def check(world: "World") -> None:
 def _results(world: "World", body: "Body") -> None:
     """Each result in a journal is recorded once and as it was; each start has a row."""
     assert body.process is not None
-    sql = """SELECT r.stands, r.status, r.reason, EXISTS (SELECT 1 FROM signal s WHERE s.run = r.id AND s.kind <> 'released'), (SELECT count(*) FROM signal s WHERE s.run = r.id AND s.kind = 'finished'
-      AND s.effect = 'recorded'), (SELECT max(why) FROM signal s WHERE s.run = r.id AND s.kind = 'finished' AND s.effect = 'recorded')
+    sql = """SELECT r.stands, r.status, EXISTS (SELECT 1 FROM signal s WHERE s.run = r.id AND s.kind <> 'released'),
+      (SELECT count(*) FROM signal s WHERE s.run = r.id AND s.kind = 'finished' AND s.effect = 'recorded'),
+      (SELECT max(why) FROM signal s WHERE s.run = r.id AND s.kind = 'finished' AND s.effect = 'recorded')
       FROM run r WHERE r.id = ?"""
 
     def of(run: str) -> tuple[Any, ...] | None:
@@ -74,18 +75,18 @@ def _results(world: "World", body: "Body") -> None:
 
     for run, result in body.process.journal.rows("SELECT run, result FROM run WHERE state = 'finished'"):
         found = of(run)
-        if found is None or found[0] != "ended" or found[4] != 1:
-            world.violated(f"the result of run {run} is in the journal of {body.label} and was recorded {found[4] if found else 0} times")
+        if found is None or found[0] != "ended" or found[3] != 1:
+            world.violated(f"the result of run {run} is in the journal of {body.label} and was recorded {found[3] if found else 0} times")
         said = json.loads(result)
         complete = said["outcome"] == "ended" and said["status_code"] == 0
         assert found is not None
-        if found[5] is None and not body.tainted and (found[1] == "COMPLETE") != complete:
+        if found[4] is None and not body.tainted and (found[1] == "COMPLETE") != complete:
             world.violated(f"run {run} is recorded as {found[1]}, and its journal says {said['outcome']} {said['status_code']}")
     for start in body.starts:
         found = of(start.run)
         if start.forgotten or (body.tainted and found is None):
             continue
-        if found is None or not found[3]:
+        if found is None or not found[2]:
             world.violated(f"run {start.run} was started on {body.label} and has no row that says so")
         assert found is not None
         if found[1] == "COMPLETE" and start.ended != 0 and not body.tainted:

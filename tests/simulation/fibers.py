@@ -30,7 +30,7 @@ class Fiber:
     def _run(self) -> None:
         try:
             self._work()
-        except BaseException as error:  # whatever ends it is for who resumed it
+        except BaseException as error:  # noqa: BLE001 - whatever ends it is for who resumed it
             self.error = error
         self.done = True
 

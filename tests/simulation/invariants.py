@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .world import World
 
 MUST = ("rerun", "reset")  # causes of generations that run though nothing changed
+SAID = {"started": ("running", "finished"), "finished": ("finished",), "released": ("released",)}  # signals, and what their run then is
+_GENERATIONS = "generation g JOIN terms t ON (t.deployment, t.number) = (g.deployment, g.terms)"
 
 # An ungranted one is blocked exactly when something it depends on is not COMPLETE; who is granted or running has such a run.
 _WRONG = """
@@ -101,12 +103,8 @@ class Invariants:
 
     def _once(self, body: "Body", start: Start, others: list[Start]) -> None:
         """`once`: a second start needs a rerun or reset (or a move to `always`) since the last one."""
-        sql = (
-            "SELECT g.id, g.number, g.cause, t.policy FROM generation g JOIN terms t ON (t.deployment, t.number) = (g.deployment, g.terms)"
-        )
-        generations = {
-            id: (number, cause, policy) for id, number, cause, policy in self._rows(f"{sql} WHERE g.deployment = ?", start.deployment)
-        }
+        sql = f"SELECT g.id, g.number, g.cause, t.policy FROM {_GENERATIONS} WHERE g.deployment = ?"
+        generations = {id: (number, cause, policy) for id, number, cause, policy in self._rows(sql, start.deployment)}
         number, _, policy = generations[start.generation]
         if policy != "once" or start.policy != "once" or not others:
             return
@@ -135,8 +133,8 @@ class Invariants:
 
     def _text(self, start: Start, text: str) -> None:
         """The bytes are those of the generation."""
-        sql = """SELECT c.body, (SELECT s.digest FROM source s WHERE s.generation = g.id AND s.plan = c.plan AND s.path = c.path)
-          FROM generation g JOIN terms t ON (t.deployment, t.number) = (g.deployment, g.terms) JOIN config c ON c.id = t.config WHERE g.id = ?"""
+        sql = f"""SELECT c.body, (SELECT s.digest FROM source s WHERE s.generation = g.id AND s.plan = c.plan AND s.path = c.path)
+          FROM {_GENERATIONS} JOIN config c ON c.id = t.config WHERE g.id = ?"""
         [(body, digest)] = self._rows(sql, start.generation)
         wanted = hashlib.sha256(text.encode()).digest() == digest if digest else body == _quoted(text)
         if not wanted:
@@ -151,12 +149,7 @@ class Invariants:
         if path.endswith("/claim"):
             said = [(one["run"], None) for one in message["runs"]]
         elif path.endswith("/signals"):
-            said = [
-                (
-                    path.split("/")[3],
-                    {"started": ("running", "finished"), "finished": ("finished",), "released": ("released",)}[message["kind"]],
-                )
-            ]
+            said = [(path.split("/")[3], SAID[message["kind"]])]
         else:
             return
         for run, states in said:

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from .machine import Body
 
 # What may become of a request. ok; drop: it never arrives; mute: its answer does not; late: it is held up on the way; slow: its answer is;
+# stuck: it is held up and then lost;
 # twice: it arrives twice; stray: a copy of it arrives some other time, too; die: the appliance is killed before its commit; dead: ... after
 # it; short: a document comes with a part of its items only.
-FATES = ("ok", "drop", "mute", "late", "slow", "twice", "stray", "die", "dead", "short")
+FATES = ("ok", "drop", "mute", "late", "slow", "stuck", "twice", "stray", "die", "dead", "short")
 
 
 class Network:
@@ -34,8 +35,10 @@ class Network:
         fate = fiber.fates.popleft() if fiber.fates else "ok"
         if fate == "drop":
             raise Unreachable("lost on the way")
-        if fate == "late":
+        if fate in ("late", "stuck"):
             self._held(body)
+        if fate == "stuck":
+            raise Unreachable("no answer in time")
         if fate == "short":
             headers.pop("If-None-Match", None)
         if fate == "stray":

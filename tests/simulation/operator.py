@@ -19,7 +19,10 @@ POLICIES = ("on-change", "once", "per-boot", "always")
 PLANS = ("p", "q")
 FILES = ("f0", "f1", "f2")
 VERSIONS: dict[str, list[dict[str, str]]] = {
-    "p": [{"f0": "1", "f1": "1", "f2": "1"}, {"f0": "2", "f1": "1", "f2": "1"}, {"f0": "2", "f1": "2", "f2": "1", "g": "1"}, {"f0": "1", "f1": "2", "f2": "1"}],
+    "p": [
+        {"f0": "1", "f1": "1", "f2": "1"}, {"f0": "2", "f1": "1", "f2": "1"},
+        {"f0": "2", "f1": "2", "f2": "1", "g": "1"}, {"f0": "1", "f1": "2", "f2": "1"},
+    ],
     "q": [{"f0": "1", "f1": "1"}, {"f0": "1", "f1": "2", "f2": "2"}, {"f0": "1"}],
 }  # fmt: skip
 QUIET = (Input("loud", default="0"), Input("quiet", default="0", triggers=False))
@@ -75,7 +78,7 @@ _COMMANDS: dict[str, Callable[..., Callable[[Tx], Any]]] = {
     "quiet": lambda slot, value: _edit(slot, inputs={"quiet": value}),
     "rename": lambda slot, name: _edit(slot, name=name),
     "rerun": lambda slots: _on(slots, lambda tx, ids: fate.rerun(tx, KEY, ids, "bob")),
-    "delete": lambda slots: _on(slots, lambda tx, ids: fate.delete(tx, ids, "bob")),
+    "delete": lambda slots: _on(slots, lambda tx, ids: fate.delete(tx, KEY, ids, "bob")),
     "reset": lambda server: lambda tx: servers.reset(tx, KEY, server, "ann"),
     "switch": lambda plan, to: lambda tx: switches.switch(tx, KEY, SwitchPlan(plan, str(to), None, False, "ann")),
     "rollback": lambda plan: lambda tx: switches.rollback(tx, KEY, RollbackPlan(plan, None, False, "bob")),

@@ -109,7 +109,7 @@ class SimLeader:
         self._body.point()
         return None
 
-    def wait(self, timeout: float | None, *, grace: float, stop: int) -> Ending:
+    def wait(self, timeout: float | None, *, grace: float, stop: int, cancelled: Callable[[], bool]) -> Ending:
         return self._body.wait_for(self._run)
 
 

@@ -1,0 +1,60 @@
+"""Some histories, those that failed once, and faults planted to see that they are found. `make simulate` plays many more."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .faults import FAULTS, Fault, planted
+from .history import History, Playground, playground
+from .shrink import shrunk
+
+REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
+HISTORIES = 60
+WITHIN = 400  # histories in which a planted fault is found; most are in the first ten
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Playground]:
+    with playground() as found:
+        yield found
+
+
+def test_what_must_hold_holds_in_some_histories(place):
+    for seed in range(HISTORIES):
+        history, violation = place.make(seed)
+        assert violation is None, f"seed {seed}: {violation}\n{history.text()}"
+
+
+@pytest.mark.parametrize("path", REGRESSIONS, ids=lambda path: path.stem)
+def test_what_failed_once_holds(place, path):
+    assert place.play(History.of(path.read_text())) is None
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_planted_fault_is_found(place: Playground, fault: Fault):
+    with planted(fault):
+        for seed in range(WITHIN):
+            history, violation = place.make(seed)
+            if violation is not None:
+                break
+        else:
+            raise AssertionError(f"{fault.__name__} was not found in {WITHIN} histories")
+    assert place.play(history) is None, "without the fault this very history must hold"
+
+
+def test_a_history_can_be_played_again_and_made_shorter(place):
+    fault = next(fault for fault in FAULTS if fault.__name__ == "dependants_left_behind")
+    with planted(fault):
+        history, violation = next(made for seed in range(WITHIN) if (made := place.make(seed))[1] is not None)
+        assert violation is not None
+        assert str(place.play(history)) == str(violation)
+        short = shrunk(place, history, violation, tries=60)
+        assert len(short.events) <= len(history.events)
+        assert place.play(History.of(short.text())) is not None
+
+
+def test_a_seed_makes_one_history(place):
+    for seed in range(5):
+        (first, _), (second, _) = place.make(seed), place.make(seed)
+        assert first == second
