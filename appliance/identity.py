@@ -61,11 +61,11 @@ def recognise(known: Known, who: Who, now: int) -> Recognised:
     if not same_instance(known.instance, who.instance, same_state=same_state):
         return "other-instance"
     if not same_state:
-        return "rival" if known.alive_at is not None and now - known.alive_at < ALIVE_MS else "state-lost"
+        return "rival" if known.alive_at is not None and abs(now - known.alive_at) < ALIVE_MS else "state-lost"
     if known.boot != who.boot and who.boot in known.boots:
         return "clone"
     if known.journal is not None and who.journal < known.journal:
-        late = known.boot == who.boot and (known.doubted_at is None or now - known.doubted_at < DOUBT_MS)
+        late = known.boot == who.boot and (known.doubted_at is None or abs(now - known.doubted_at) < DOUBT_MS)
         return "behind" if late else "reverted"
     return "known" if known.boot == who.boot else "rebooted"
 

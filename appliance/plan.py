@@ -19,6 +19,7 @@ MODES: tuple[Mode, ...] = ("file", "executable", "symlink")
 
 PATH_BYTES = 4096
 PART_BYTES = 255
+PATH_PARTS = 100
 ENTRIES = 200_000
 BLOB_BYTES = 1 << 30
 SYMLINK_BYTES = 4096
@@ -28,7 +29,7 @@ SYMLINK_HOPS = 40  # as the kernel: a chain longer than this leads nowhere
 VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".bzr", "_darcs", "CVS", ".jj", ".pijul"})
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})\Z")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # also those that turn the direction of what is shown
 _PLAIN = re.compile(r"(?:(?!\.{1,2}(?:/|\Z))[ -.0-~]+(?:/(?!\Z)|\Z))+\Z")  # nothing wrong with it if it is no longer than one part may be
 
 
@@ -169,7 +170,10 @@ def path_problem(path: str) -> str | None:
         return "control characters are not allowed in a path"
     if path[0] == "/":
         return "the path is absolute"
-    for part in path.split("/"):
+    parts = path.split("/")
+    if len(parts) > PATH_PARTS:
+        return f"the path is more than {PATH_PARTS} directories deep"
+    for part in parts:
         if part in ("", ".", ".."):
             return "empty, '.' and '..' parts are not allowed"
         if len(part.encode()) > PART_BYTES:

@@ -25,7 +25,7 @@ Unset = msgspec.UnsetType
 
 TIMEOUT_LIMIT = 30 * 24 * 3600
 ATTEMPTS_LIMIT = 100
-MANY = 20_000
+MANY = 5_000
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class _Batch:
         self.tx, self.key, self.by = tx, key, by
         self.sources = Sources(tx)
         self.placed: dict[tuple[str, str], str] = {}
-        self._statements: list[tuple[Statement, Config]] = []
+        self._statements: dict[bytes, Config] = {}
 
     def config(self, given: str | Statement, name: str, like: Config | None) -> Config:
         """The config to use: the one with this id, `like` when it already says the same, or a new one."""
@@ -92,13 +92,11 @@ class _Batch:
         plan = None if statement.source is None else plans.find(self.tx, statement.source.plan).id
         if like is not None and same_statement(like, statement, plan):
             return like
-        for other, stored in self._statements:
-            if other == statement:
-                return stored
-        rules.check(statement)
-        stored = configs.add(self.tx, statement, plan, self.by)
-        self._statements.append((statement, stored))
-        return stored
+        encoded = msgspec.json.encode(statement, order="deterministic")
+        if encoded not in self._statements:
+            rules.check(statement)
+            self._statements[encoded] = configs.add(self.tx, statement, plan, self.by)
+        return self._statements[encoded]
 
     def needs(self, refs: list[str], id: str) -> list[str]:
         """The ids of what deployment `id` comes after. Raises Invalid for one that is not there, or is itself."""

@@ -31,10 +31,14 @@ def issue(key: Key, holder: Token | Server, now: int) -> Login:
     return Login(key.url_secret(_PURPOSE, f"{kind}~{expires}~{holder.id}", rotation), expires)
 
 
+def _whole(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 16
+
+
 def opened(tx: Reader, key: Key, secret: str) -> Token | None:
     """What such a token opens: a person's token, or (role agent) one stock server's own things; None for any other text."""
     parts = secret.rpartition(".")[0].split("~", 2)
-    if len(parts) != 3 or not parts[1].isdigit() or int(parts[1]) <= tx.now:
+    if len(parts) != 3 or not _whole(parts[1]) or int(parts[1]) <= tx.now:
         return None
     kind, _, id = parts
     if kind == "token":

@@ -8,6 +8,7 @@ from appliance.deployment import STATUS_CODE, granted
 from appliance.document import stock_document, stock_item, stock_name, transport_of, with_signal
 from appliance.errors import Conflict, NotFound
 from appliance.keys import Key
+from appliance.nesting import shallow
 from appliance.operations.documents import items
 from appliance.operations.fate import apply
 from appliance.operations.limits import at_grant
@@ -85,6 +86,8 @@ def has_news(tx: Reader, server_id: str) -> bool:
 def deliver(tx: Tx, key: Key, server_id: str) -> None:
     """Grant every item that is ready and was not handed out before, each under a new run id; the bytes are kept as they are handed out."""
     server = servers.by_id(tx, server_id)
+    if server.kind != "stock":
+        raise Conflict(f"{server.name} is not for a stock agent, and a server has one agent only")
     names = [(one.seq, one.terms.name) for one in deployments.of_server(tx, server_id)]
     for item in items(tx, key, server_id):
         if not item.ungranted or item.blockers or item.early:
@@ -147,13 +150,20 @@ def report(tx: Tx, key: Key, secret: str, body: Any) -> Effect:
 
     The body is what heat-config-notify sends: output names and `deploy_stdout`, `deploy_stderr`, `deploy_status_code`.
     """
+    return reported(tx, whose_signal(tx, key, secret), body)
+
+
+def whose_signal(tx: Reader, key: Key, secret: str) -> Run:
+    """The run that a signal secret reports. Raises NotFound for an unknown URL."""
     run = runs.by_id(tx, secret.rpartition(".")[0])
-    if run is None:
+    if run is None or not key.opens("signal", secret, servers.by_id(tx, run.server).rotation):
         raise NotFound("no such signal")
-    server = servers.by_id(tx, run.server)
-    if not key.opens("signal", secret, server.rotation):
-        raise NotFound("no such signal")
-    return reported(tx, run, body)
+    return run
+
+
+def has_stock_agent(tx: Reader, server_id: str) -> bool:
+    """Whether this server is one for a stock agent."""
+    return servers.by_id(tx, server_id).kind == "stock"
 
 
 def reported(tx: Tx, run: Run, body: Any) -> Effect:
@@ -163,7 +173,7 @@ def reported(tx: Tx, run: Run, body: Any) -> Effect:
 
 def finished_of(body: Any, deployment: str, generation: str, attempt: int) -> Finished:
     """What heat-config-notify sends, as the report that it is."""
-    found: dict[str, Any] = body if isinstance(body, dict) else {"deploy_stdout": msgspec.json.encode(body).decode()}
+    found: dict[str, Any] = body if isinstance(body, dict) else {"deploy_stdout": _text(body)}
     code = found.get(STATUS_CODE)
     try:
         number = None if code is None or code == "" else int(code)
@@ -177,17 +187,24 @@ def finished_of(body: Any, deployment: str, generation: str, attempt: int) -> Fi
         attempt=attempt,
         outcome="ended",
         status_code=number,
-        outputs={name: value for name, value in found.items() if name not in _OWN or (name == STATUS_CODE and type(value) is not int)},
+        outputs={
+            name: shallow(value) for name, value in found.items() if name not in _OWN or (name == STATUS_CODE and type(value) is not int)
+        },
         stdout=_text(found.get("deploy_stdout")),
         stderr=_text(found.get("deploy_stderr")),
     )
+
+
+def _odd_code(name: str, value: Any) -> bool:
+    """A status code that is no whole number is kept as it came."""
+    return name == STATUS_CODE and type(value) is not int
 
 
 _OWN = ("deploy_stdout", "deploy_stderr", STATUS_CODE)
 
 
 def _text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if value is None or isinstance(value, str) else msgspec.json.encode(shallow(value)).decode()
 
 
 def agent_configuration(urls: Urls, key: Key, server: Server, collector: Collector = "request") -> str:

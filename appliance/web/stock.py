@@ -9,7 +9,6 @@ from appliance.errors import Invalid
 from appliance.operations import stock
 from appliance.operations.signals import Effect
 from appliance.operations.stock import Urls
-from appliance.store import runs
 from appliance.store.tx import Tx
 from appliance.web.context import context
 from appliance.web.respond import Json, body_of, perform
@@ -34,20 +33,21 @@ async def metadata(request: Request) -> Response:
 async def signal(request: Request) -> Response:
     """PUT|POST /signal/{secret}: idempotent; 404 only for a URL that never was one."""
     appliance = context(request)
+    secret = request.path_params["secret"]
+    run = appliance.database.read(stock.whose_signal, appliance.key, secret)
     raw = await body_of(request, SIGNAL_BODY)
     try:
         body = msgspec.json.decode(raw) if raw.strip() else {}
     except msgspec.DecodeError as error:
         raise Invalid(f"the signal is not valid JSON: {error}") from None
-    secret = request.path_params["secret"]
+    except RecursionError:
+        raise Invalid("the signal is nested too deeply") from None
 
     def record(tx: Tx) -> Effect:
         return stock.report(tx, appliance.key, secret, body)
 
     effect = await perform(request, record)
-    run = appliance.database.read(runs.by_id, secret.rpartition(".")[0])
-    if run is not None:
-        appliance.seen.note(run.server, appliance.database.clock())
+    appliance.seen.note(run.server, appliance.database.clock())
     return Json(effect)
 
 

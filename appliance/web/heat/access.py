@@ -78,4 +78,6 @@ def require_stock(request: Request, server: str) -> str:
     token = caller(request)
     if token.role != "agent" or token.server != server:
         raise Fault(404, "EntityNotFound", f"The Stack ({request.path_params['stack']}) could not be found.")
+    if not context(request).database.read(stock.has_stock_agent, server):
+        raise Fault(409, "Conflict", "This server speaks to the appliance's own agent, and a server has one agent only.")
     return server

@@ -20,7 +20,7 @@ async def get_document(request: Request) -> Response:
     server = _server(request)
     if request.path_params["resource"] != stock.RESOURCE:
         raise _no_resource(request)
-    if appliance.database.read(stock.has_news, server):
+    if request.method == "GET" and appliance.database.read(stock.has_news, server):
         await perform(request, stock.deliver, appliance.key, server)
     appliance.seen.note(server, appliance.database.clock(), appliance.database.commit_no)
     found = appliance.database.read(stock.current_document, appliance.key, Urls(appliance.settings.url), server, "heat")

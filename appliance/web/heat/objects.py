@@ -65,7 +65,7 @@ async def put_object(request: Request) -> Response:
 def _check(request: Request, key: str, path: str) -> None:
     """Raise Unauthorized unless the URL is signed with the account's key and has not expired."""
     expires, given = request.query_params.get("temp_url_expires", ""), request.query_params["temp_url_sig"]
-    if not expires.isdigit() or int(expires) * 1000 <= context(request).database.clock():
+    if not (expires.isascii() and expires.isdecimal() and len(expires) < 16) or int(expires) * 1000 <= context(request).database.clock():
         raise Unauthorized("This temporary URL has expired.")
     text = f"PUT\n{expires}\n{path}".encode()
     good = []

@@ -9,12 +9,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from appliance.errors import Invalid
+from appliance.nesting import DEPTH, too_deep
 from appliance.web.heat.faults import Fault, malformed
 from appliance.web.respond import body_of
 
 BODY_BYTES = 1_048_576
 READ_BYTES = 8 * BODY_BYTES  # read, so that the answer can say how large it was
-DEPTH = 100
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -31,31 +31,8 @@ async def json_of(request: Request) -> Any:
         found = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise malformed() from None
-    if _deeper_than(found, DEPTH):
+    if too_deep(found):
         raise Fault(400, "HTTPBadRequest", f"The body is nested more than {DEPTH} deep.")
-    return found
-
-
-def _deeper_than(value: Any, depth: int) -> bool:
-    level = [value]
-    for _ in range(depth):
-        level = [
-            inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return True
-
-
-async def map_of(request: Request) -> dict[str, Any]:
-    """The body as a map. Raises Fault."""
-    found = await json_of(request)
-    if not isinstance(found, dict):
-        raise malformed()
     return found
 
 

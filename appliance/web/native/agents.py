@@ -52,7 +52,7 @@ def who_of(request: Request) -> Who:
         )
     except KeyError as error:
         raise Invalid(f"the header {error.args[0]} is missing", hint="only an agent asks this") from None
-    except (ValueError, msgspec.DecodeError) as error:
+    except (ValueError, msgspec.DecodeError, RecursionError) as error:
         raise Invalid(f"a header of the agent is malformed: {error}") from None
     if not who.agent_state or not who.boot:
         raise Invalid("a header of the agent is empty", hint="only an agent asks this")
