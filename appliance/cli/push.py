@@ -228,7 +228,11 @@ def _tell(args: argparse.Namespace, console: Console, name: str, answer: dict[st
     if args.switch:
         if refused:
             raise _overruling(console, name, number)
-        switched = send_switch(console, base, str(number), force=args.force)
+        try:
+            switched = send_switch(console, base, str(number), force=args.force)
+        except Refused as error:
+            error.message = f"version {number} is stored but not current: {error.message}"
+            raise
         say_switched(console, switched)
     elif answer["current"] == number:
         console.next(f"appliance plan show {name}", f"version {number} is current")

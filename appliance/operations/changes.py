@@ -215,7 +215,7 @@ def after_switch(tx: Tx, key: Key, *, plan_id: int, version: int, changed: Itera
 
 def what_changed(old: Deployment, wanted: Desire) -> str:
     """Which parts of the fingerprint differ, as a phrase for people."""
-    return fingerprint.describe(fingerprint.changed_parts(old.generation.parts, wanted.parts), wanted.config.statement)
+    return fingerprint.describe(old.generation.parts, wanted.parts, wanted.config.statement)
 
 
 def refuse_if_needed(tx: Tx, old: Deployment, apart_from: set[str]) -> None:

@@ -25,6 +25,7 @@ class View(msgspec.Struct, frozen=True):
     sentence: str
     blockers: list[Blocker]
     needs: list[str]
+    after: list[str]
     settled: str | None
     retry_in: int | None
 
@@ -36,6 +37,7 @@ class Why(msgspec.Struct, frozen=True):
     because: list[str]
     next: str | None
     runs: list[Run]
+    numbers: dict[str, int]
 
 
 def view(tx: Reader, one: Deployment, seen: Seen | None) -> View:
@@ -55,7 +57,9 @@ def view(tx: Reader, one: Deployment, seen: Seen | None) -> View:
     elif found:
         sentence = "waits for " + ", ".join(f"{it.server}/{it.name} ({it.status if it.status == 'FAILED' else it.phase})" for it in found)
     retry_in = None if standing.next_at is None else max(0, standing.next_at - tx.uptime + 999) // 1000
-    return View(one, phase, sentence, found, deployments.needs(tx, one.id), settled(tx, one), retry_in)
+    needs = deployments.needs(tx, one.id)
+    after = [deployments.by_id(tx, id).label for id in needs]
+    return View(one, phase, sentence, found, needs, after, settled(tx, one), retry_in)
 
 
 def attempt_sentence(tx: Reader, one: Deployment, ready: str) -> str:
@@ -136,9 +140,8 @@ def why(tx: Reader, one: Deployment, seen: Seen | None) -> Why:
         because.append("its policy is once, and it has been started on this machine before")
     if one.standing.repeating is not None:
         because.append(f"a repeat ({one.terms.policy}) is running beside that")
-    for run in last[:3]:
-        known = generations.find(tx, one.id, run.generation)
-        because.append(f"run {run.id[:8]} of generation {known[0] if known else 'unknown'}: {run_sentence(run)}")
+    numbers = numbers_of(tx, last)
+    because += [f"run {run.id[:8]} of generation {numbers.get(run.generation, 'unknown')}: {run_sentence(run)}" for run in last[:3]]
     if server.trouble is not None:
         because.append(f"nothing runs on {server.name}: {server.trouble.sentence}")
         because.append(f"`server keep {server.name}` goes on with whoever speaks next, `server reset {server.name}` runs everything again")
@@ -148,7 +151,13 @@ def why(tx: Reader, one: Deployment, seen: Seen | None) -> Why:
         because.append(f"{server.name} was last seen {ago(tx.now - seen.at)}")
     if server.kind == "agent" and one.standing.status == "IN_PROGRESS" and shown.phase != "blocked" and silent(seen, tx.now):
         because.append(f"start the agent on {server.name}, as root: appliance agent run")
-    return Why(shown, because, next_command(tx, one, shown, server), last)
+    return Why(shown, because, next_command(tx, one, shown, server), last, numbers)
+
+
+def numbers_of(tx: Reader, found: list[Run]) -> dict[str, int]:
+    """The numbers of the generations of some runs; one that the file does not know is left out."""
+    known = {run.generation: generations.find(tx, run.deployment, run.generation) for run in found}
+    return {id: one[0] for id, one in known.items() if one is not None}
 
 
 def made_by(past: Past) -> str:

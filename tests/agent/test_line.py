@@ -32,7 +32,9 @@ def test_joining_keeps_the_identity_and_says_what_is_next(unjoined: Machine, fak
     [
         (["join", "http://10.1.2.3:1", "t"], 6, "--insecure-http"),
         (["join", "ftp://x", "t"], 2, "no URL"),
-        (["join", "http://127.0.0.1:9", "t"], 7, "refused"),
+        (["join", "http://127.0.0.1:9", "t"], 7, "is the appliance running there"),
+        (["join"], 2, "appliance agent join: the following arguments are required: URL, TOKEN; see: appliance agent join --help\n"),
+        (["frobnicate"], 2, "see: appliance agent --help\n"),
         (["run"], 5, "join"),
         (["run", "--one-pass"], 5, "join"),
         (["status"], 5, "join"),
@@ -45,8 +47,14 @@ def test_errors_are_short_with_a_remedy_and_an_exit_code(unjoined: Machine, word
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("verb", ["join", "run", "status"])
+def test_every_command_has_help_with_an_example(unjoined: Machine, verb: str) -> None:
+    out = unjoined.agent(verb, "--help").stdout
+    assert f"example:\n  appliance agent {verb} " in out
+
+
 def test_a_wrong_token_or_name_joins_nothing(unjoined: Machine, fake: Fake) -> None:
-    assert "unknown token" in unjoined.agent("join", fake.url, "wrong", check=6).stderr
+    assert "let this machine join: unknown token" in unjoined.agent("join", fake.url, "wrong", check=6).stderr
     assert "web-1, not web-2" in unjoined.agent("join", fake.url, "join-token", "--name", "web-2", check=6).stderr
     assert "join" in unjoined.agent("run", "--one-pass", check=5).stderr
 

@@ -36,6 +36,14 @@ async def json_of(request: Request) -> Any:
     return found
 
 
+async def map_of(request: Request) -> dict[str, Any]:
+    """The body as a map. Raises Fault."""
+    found = await json_of(request)
+    if not isinstance(found, dict):
+        raise malformed()
+    return found
+
+
 def limit_of(request: Request) -> int | None:
     """The query's `limit`, or None. Raises Invalid as Heat words it."""
     text = request.query_params.get("limit")
