@@ -156,7 +156,7 @@ def fold(path: str) -> str:
 
 def path_problem(path: str) -> str | None:
     """Why `path` cannot be in a plan, or None."""
-    if len(path) <= PART_BYTES and _PLAIN.match(path):
+    if len(path) <= PART_BYTES and path.count("/") < PATH_PARTS and _PLAIN.match(path):
         return None
     if not path:
         return "an empty path"

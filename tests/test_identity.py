@@ -36,6 +36,8 @@ TABLE = [
     (known(),                                   who(state="s2", journal=1, boot="b0"),           "state-lost"),
     (known(alive=NOW - ALIVE_MS),               who(state="s2"),                                 "state-lost"),
     (known(alive=NOW - ALIVE_MS + 1),           who(state="s2"),                                 "rival"),
+    (known(alive=NOW + 30 * 86_400_000),        who(state="s2"),                                 "state-lost"),  # the clock was set back
+    (known(doubted=NOW + 30 * 86_400_000),      who(journal=9),                                  "reverted"),
     (known(alive=NOW),                          who(),                                           "known"),
     (known(),                                   who(THERE),                                      "other-instance"),
     (known(),                                   who(THERE, "s2"),                                "other-instance"),

@@ -47,7 +47,8 @@ def test_the_quick_check_of_a_path_agrees_with_the_whole_one(text):
     quick = plan.path_problem(text)
     parts = text.split("/")
     bad = not text or text[0] == "/" or any(part in ("", ".", "..") for part in parts)
-    bad = bad or any(ord(char) < 32 or ord(char) == 127 or 0xD800 <= ord(char) < 0xE000 for char in text)
+    bad = bad or any(char in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069" for char in text)
+    bad = bad or any(ord(char) < 32 or 127 <= ord(char) < 160 or 0xD800 <= ord(char) < 0xE000 for char in text)
     bad = bad or any(len(part.encode("utf-8", "surrogatepass")) > 255 for part in parts)
     assert (quick is not None) == bad
 
@@ -160,3 +161,12 @@ def test_version_control_is_recognised_at_any_depth():
     assert plan.is_version_control("a/.git/config") == "a/.git"
     assert plan.is_version_control(".git") == ".git"
     assert plan.is_version_control(".gitignore") is None
+
+
+@pytest.mark.parametrize("path", ["/".join(["d"] * 101), "a\u202eb", "a\x85b"])
+def test_paths_that_no_machine_or_terminal_handles_well_are_refused(path):
+    assert plan.path_problem(path) is not None
+
+
+def test_a_path_may_be_a_hundred_directories_deep():
+    assert plan.path_problem("/".join(["d"] * 100)) is None

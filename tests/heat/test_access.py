@@ -208,3 +208,21 @@ def test_a_page_of_another_site_may_not_write_with_a_stolen_token(edge):
 def test_only_an_operator_is_told_how_to_set_up_clients(edge):
     edge.application.fails(403, "GET", "/heat/setup", "viewer")
     edge.application.fails(401, "GET", "/heat/setup", None)
+
+
+@pytest.mark.parametrize("odd", ["a~\u00b2~b.x", "a~" + "9" * 5000 + "~b.x", "~~."])
+def test_an_odd_token_is_refused_like_any_other(edge, odd):
+    answer = edge.call("GET", "/software_configs", None, headers={"X-Auth-Token": odd.encode("latin-1")})
+    assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_the_token_of_our_own_agent_takes_nothing_by_the_way_of_stock_agents(edge, method):
+    application = edge.application
+    added = application.ok("POST", "/v1/servers", json={"name": "web-1"})
+    asked = {"token": added["join_token"], "instance": {"machine": "m"}, "agent_state": "s", "boot": "b"}
+    token = application.call("POST", "/v1/join", None, json=asked).json()["token"]
+    application.ok("POST", "/v1/deployments", json={"server": "web-1", "name": "a", "config": {"body": "#!/bin/sh\n"}})
+    path = f"/stacks/servers/{added['id']}/resources/deployments/metadata"
+    assert edge.call(method, path, None, headers={"X-Auth-Token": token}).status_code == 409
+    assert application.ok("GET", "/v1/deployments/web-1/a")["phase"] == "pending"

@@ -125,3 +125,27 @@ def test_when_it_was_last_seen_is_shown(application, added):
     assert application.ok("GET", "/v1/servers/s")["seen_at"] is None
     get(application, added)
     assert application.ok("GET", "/v1/servers/s")["seen_at"] is not None
+
+
+def test_a_result_that_is_nested_too_deeply_is_recorded_without_it(application, added):
+    deploy(application, "s", "a")
+    item = get(application, added).json()["deployments"][0]
+    deep = "[" * 300 + "]" * 300
+    body = f'{{"deploy_status_code": 0, "deploy_stdout": "x", "odd": {deep}}}'
+    answer = application.call("PUT", signal_path(item), None, content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, stands(application)) == (200, "COMPLETE")
+    run = application.ok("GET", "/v1/deployments/s/a")["run"]
+    assert application.ok("GET", f"/v1/runs/{run}")["outputs"]["odd"].startswith("(left out: nested")
+
+
+@pytest.mark.parametrize("body", ["[" * 100_000, "{", "[]"])
+def test_an_unknown_signal_url_is_not_found_whatever_comes_with_it(application, body):
+    answer = application.call("POST", "/signal/x.y", None, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 404
+
+
+def test_a_signal_that_cannot_be_read_at_all_is_refused(application, added):
+    deploy(application, "s", "a")
+    item = get(application, added).json()["deployments"][0]
+    answer = application.call("PUT", signal_path(item), None, content="[" * 100_000, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, stands(application)) == (400, "granted")
