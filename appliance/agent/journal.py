@@ -1,11 +1,13 @@
 """The journal file: SQLite, WAL, `synchronous=FULL`, one commit per step, a counter that each commit raises.
 
-A journal that cannot be read (0 bytes, half, random bytes) is set aside and a new one, with a new agent state, takes
-its place: what the appliance observed is then the memory. A journal of a newer format is left alone.
+A journal whose content is damaged (0 bytes, half, random bytes) is set aside and a new one, with a new agent state,
+takes its place: what the appliance observed is then the memory. One that cannot be opened or read just now (no inodes,
+descriptors, permission, room) stays where it is, and so does one of a newer format.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 import sqlite3
 import threading
@@ -15,10 +17,12 @@ from pathlib import Path
 from typing import Iterator
 
 from . import files
-from .errors import Refused
+from .errors import AgentError, Refused
 
 FORMAT = 1
 APPLICATION = 0x41474A4C  # "AGJL"
+_ERROR, _CORRUPT, _NOTADB = 1, 11, 26  # SQLite's codes; before Python 3.11 there are only its texts
+_DAMAGED = ("malformed", "is not a database", "no such table", "no such column", "unsupported file format", "could not decode")
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -87,17 +91,20 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.set_aside: Path | None = None
-        if path.exists() and not _usable(path):
-            self.set_aside = _set_aside(path)
-        self._lock = threading.RLock()
-        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
-        self._db.row_factory = sqlite3.Row
         try:
-            self._prepare(path)
-        except BaseException:
-            self._db.close()
-            raise
-        self.agent_state = str(self.meta("agent_state"))
+            if path.exists() and not _usable(path):
+                self.set_aside = _set_aside(path)
+            self._lock = threading.RLock()
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+            self._db.row_factory = sqlite3.Row
+            try:
+                self._prepare(path)
+                self.agent_state = str(self.meta("agent_state"))
+            except BaseException:
+                self._db.close()
+                raise
+        except (OSError, sqlite3.Error) as error:
+            raise AgentError(f"the journal {path} cannot be opened just now and is left as it is: {error}") from error
 
     def _prepare(self, path: Path) -> None:
         path.chmod(0o600)
@@ -169,26 +176,44 @@ class Journal:
 
 
 def _usable(path: Path) -> bool:
-    """Whether the file is a whole journal, of any format. Newer formats are judged by whoever opens it."""
+    """Whether the file is a whole journal, of any format. Newer formats are judged by whoever opens it.
+
+    Raises sqlite3.Error or OSError if its content could not be judged at all.
+    """
     if path.stat().st_size == 0:
         return False
     try:
         with closing(sqlite3.connect(path, timeout=30)) as db:
             if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
                 return False
-            if db.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+            if not _sound([str(row[0]) for row in db.execute("PRAGMA quick_check")]):
                 return False
             if db.execute("PRAGMA user_version").fetchone()[0] > FORMAT:
                 return True
             for table in ("run", "done", "last", "outbox"):
                 db.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608 - our own names
             return db.execute("SELECT value FROM meta WHERE key = 'agent_state'").fetchone() is not None
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error) or "disk" in str(error):
-            raise
-        return False
-    except sqlite3.DatabaseError:
-        return False
+    except sqlite3.Error as error:
+        if _is_damage(error):
+            return False
+        raise
+
+
+def _sound(found: list[str]) -> bool:
+    """What `quick_check` says. A page it could not get, for another reason than its content, says nothing about the file."""
+    for code in re.findall(r"error code=(\d+)", "\n".join(found)):
+        if int(code) & 0xFF not in (_CORRUPT, _NOTADB):
+            raise sqlite3.OperationalError(f"a page of it cannot be read (SQLite error {code})")
+    return found == ["ok"]
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    """Whether it is the content that is wrong, and not the way to it."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None and code & 0xFF != _ERROR:
+        return code & 0xFF in (_CORRUPT, _NOTADB)
+    text = str(error).lower()
+    return any(words in text for words in _DAMAGED)
 
 
 def _set_aside(path: Path) -> Path:
