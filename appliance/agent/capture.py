@@ -37,9 +37,14 @@ class Capture:
         """How many bytes were written in all."""
         return os.fstat(self.descriptor).st_size + self._dropped
 
-    def read(self) -> bytes:
-        """What is on disk, whole."""
-        return os.pread(self.descriptor, os.fstat(self.descriptor).st_size, 0)
+    def head(self, limit: int) -> bytes:
+        """The first bytes, at most `limit`."""
+        return os.pread(self.descriptor, limit, 0)
+
+    def tail(self, limit: int) -> bytes:
+        """The last bytes, at most `limit`."""
+        held = os.fstat(self.descriptor).st_size
+        return os.pread(self.descriptor, min(held, limit), max(0, held - limit))
 
     def report(self) -> tuple[str, bool]:
         """The text to report, and whether it was cut."""

@@ -18,6 +18,7 @@ KEEP_RUNS = 200  # acknowledged runs that are kept, beside the last of each depl
 KEEP_REFUSED = 200
 KEEP_BYTES = 64 << 20  # of results that are kept, and of those that wait to be delivered
 SHORT = 32 << 10  # a result that is not worth cutting
+LONGEST_NAME, MOST_NAMES = 200, 1000  # of what was cut, in a shortened result
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def finished(journal: Journal, run: str, result: Result, verdict: str, ended: fl
         signal = signals.finished(row, result)
         tx.execute(
             "UPDATE run SET state = 'finished', ended_at = ?, result = ? WHERE run = ?",
-            (result.ended_at, json.dumps(signal), run),
+            (result.ended_at, signals.dumps(signal), run),
         )
         tx.execute(
             "INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -187,7 +188,7 @@ def again(journal: Journal, generations: Iterable[str]) -> list[str]:
                 continue
             row = tx.execute("SELECT result FROM run WHERE run = ?", (done["run"],)).fetchone()
             if row is not None and row["result"]:
-                signal = json.loads(row["result"])
+                signal = signals.loads(row["result"])
             else:
                 result = Result(done["outcome"], "", "", done["status"], message="the details are no longer kept")
                 signal = signals.finished(done, result)
@@ -222,9 +223,9 @@ def parked(journal: Journal, seq: int, answer: str) -> None:
 
 
 def shortened(journal: Journal, seq: int) -> bool:
-    """Reduce a result that waits to be delivered to what matters. False if there was nothing to cut."""
+    """Reduce a result that waits to be delivered, however short, to what matters. False if there was nothing to cut."""
     with journal.write() as tx:
-        return _shorten(tx, seq)
+        return _shorten(tx, seq, least=0)
 
 
 def prune(journal: Journal) -> None:
@@ -264,21 +265,24 @@ def _beyond(rows: Iterable[sqlite3.Row]) -> list[int]:
     return found
 
 
-def _shorten(tx: sqlite3.Connection, seq: int) -> bool:
+def _shorten(tx: sqlite3.Connection, seq: int, least: int = SHORT) -> bool:
     row = tx.execute("SELECT body FROM outbox WHERE seq = ? AND kind = 'finished'", (seq,)).fetchone()
-    if row is None or len(row["body"]) <= SHORT:
+    if row is None or len(row["body"]) <= least:
         return False
-    signal = json.loads(row["body"])
+    signal = signals.loads(row["body"])
     cut = set(signal["truncated"])
+    before = (signal["stdout"], signal["stderr"], signal["outputs"])
     for name in ("stdout", "stderr"):
         signal[name], _, was_cut = clip(signal[name], SHORT // 8)
         cut.update([name] * was_cut)
     cut.update(signal["outputs"])
     signal["outputs"] = {}
-    signal["truncated"] = sorted(cut)
-    tx.execute("UPDATE outbox SET body = ? WHERE seq = ?", (json.dumps(signal), seq))
+    if before == (signal["stdout"], signal["stderr"], {}):
+        return False
+    signal["truncated"] = sorted(name for name in cut if len(name) <= LONGEST_NAME)[:MOST_NAMES]
+    tx.execute("UPDATE outbox SET body = ? WHERE seq = ?", (signals.dumps(signal), seq))
     return True
 
 
 def _send(tx: sqlite3.Connection, run: str, signal: Mapping[str, object]) -> None:
-    tx.execute("INSERT INTO outbox (run, kind, body) VALUES (?, ?, ?)", (run, signal["kind"], json.dumps(signal)))
+    tx.execute("INSERT INTO outbox (run, kind, body) VALUES (?, ?, ?)", (run, signal["kind"], signals.dumps(signal)))

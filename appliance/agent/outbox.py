@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 
-from . import ledger
+from . import ledger, signals
 from .errors import Unreachable
 from .journal import Journal
 from .line import Line
@@ -39,7 +38,7 @@ class Outbox:
                 if not self._line.up.is_set():
                     return self._settings.backoff_last
                 try:
-                    answer = self._line.signal(row["run"], json.loads(row["body"]))
+                    answer = self._line.signal(row["run"], signals.loads(row["body"]))
                 except Unreachable as error:
                     self._line.lost(error.message)
                     return self._settings.backoff_last
@@ -59,8 +58,8 @@ class Outbox:
             _, backoff = self._wait.get(run, (0.0, Backoff(self._settings.backoff_first, self._settings.backoff_last)))
             self._wait[run] = (time.monotonic() + backoff.after(answer), backoff)
             say(f"run {run}: {kind} not delivered yet: {answer.sentence}")
-        elif answer.status == 413 and ledger.shortened(self._journal, seq):
-            say(f"run {run}: the result is too large for the appliance; it is sent again without its long texts")
+        elif answer.status in (400, 413) and ledger.shortened(self._journal, seq):
+            say(f"run {run}: the result was not accepted ({answer.sentence}); it is sent again without long texts and outputs")
         else:
             self._wait.pop(run, None)
             ledger.parked(self._journal, seq, answer.sentence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
 from dataclasses import dataclass, field
@@ -14,7 +15,11 @@ from .hooks import NAME, Prepared
 from .process import Ending
 from .signals import Result, wall
 
-OUTPUTS = 700_000  # bytes of all named outputs together
+OUTPUTS = 700_000  # bytes of all named outputs together, as JSON
+ANSWER = 4 << 20  # of standard output that is read as an answer; of more, only the last line is
+DEPTH = 90  # of one output; the appliance refuses what is nested more than 100 deep in all
+DIGITS = 300  # of a number; with more it is a text
+LARGEST_STATUS = 2**53
 OWN = ("deploy_stdout", "deploy_stderr", "deploy_status_code")
 
 
@@ -51,7 +56,7 @@ def gather(
         found.outputs, cuts = _read_outputs(prepared.outputs, declared)
         found.truncated += cuts
     else:
-        _answer(found, ending, out.read())
+        _answer(found, ending, out)
     if ending.how != "exited":
         found.outcome = "interrupted" if ending.how == "stopped" else ending.how
         found.message = _cut_short(ending, timeout)
@@ -73,32 +78,48 @@ def gather(
 def limit(outputs: dict[str, Any]) -> list[str]:
     """Cut the longest outputs until all fit into the limit; names those cut."""
     sizes = {name: _size(value) for name, value in outputs.items()}
-    room, cut = OUTPUTS, []
+    room, cut = OUTPUTS - sum(_size(name) for name in outputs), []
     for index, name in enumerate(sorted(sizes, key=lambda name: sizes[name])):
-        share = room // (len(sizes) - index)
+        share = max(0, room) // (len(sizes) - index)
         if sizes[name] > share:
-            value = outputs[name]
-            text = value if isinstance(value, str) else json.dumps(value)
-            outputs[name] = clip(text, share)[0] if share > 200 else ""
+            outputs[name] = _fit(_as_text(outputs[name]), share)
             cut.append(name)
         room -= min(sizes[name], share)
     return cut
 
 
-def _answer(found: _Found, ending: Ending, stdout: bytes) -> None:
+def _fit(text: str, share: int) -> str:
+    """Head and tail of a text, `share` bytes at most as JSON."""
+    size = min(share, len(text.encode("utf-8", "replace")))
+    while size > 200:
+        part = clip(text, size)[0]
+        actual = _size(part)
+        if actual <= share:
+            return part
+        size = int(size * share / actual * 0.98)
+    return ""
+
+
+def _answer(found: _Found, ending: Ending, out: Capture) -> None:
     """Read a hook's answer: its standard output is one JSON object, or noise and then one on the last line."""
     exit_code = ending.code if ending.code is not None else 1
-    answer, is_json = parse_answer(stdout)
+    whole = out.size <= ANSWER
+    stdout = out.tail(ANSWER)
+    answer, is_json = parse_answer(stdout, whole=whole)
     if answer is None:
-        if ending.how == "exited" and exit_code == 0 and not is_json and not stdout.strip():
+        if ending.how != "exited" or exit_code != 0 or is_json:
+            return
+        if not whole and out.head(1) == b"{" and stdout.rstrip().endswith(b"}"):
+            found.outcome = "invalid"
+            found.message = f"the hook's answer is larger than {ANSWER >> 20} MiB, which is not read"
+        elif not stdout.strip():
             found.outcome = "invalid"
             found.message = "the hook said nothing at all; is the tool it needs installed?"
         return
-    found.outputs = {str(name): _cleaned(value) for name, value in answer.items() if name not in OWN}
+    found.outputs = {clean(str(name)): _cleaned(value) for name, value in answer.items() if name not in OWN}
     for name in ("stdout", "stderr"):
         if f"deploy_{name}" in answer:
-            value = answer[f"deploy_{name}"]
-            text = clean(value if isinstance(value, str) else json.dumps(value))
+            text = clean(_as_text(answer[f"deploy_{name}"]))
             found.texts[name], found.sizes[name], cut = clip(text, REPORTED)
             found.truncated = [other for other in found.truncated if other != name] + [name] * cut
     status = _status(answer.get("deploy_status_code"))
@@ -111,24 +132,46 @@ def _answer(found: _Found, ending: Ending, stdout: bytes) -> None:
         found.status_code = status or exit_code
 
 
-def parse_answer(stdout: bytes) -> tuple[dict[str, Any] | None, bool]:
-    """The object in a hook's output, and whether the output was JSON at all."""
+def parse_answer(stdout: bytes, *, whole: bool = True) -> tuple[dict[str, Any] | None, bool]:
+    """The object in a hook's output, and whether the output was JSON at all.
+
+    If `stdout` is not the whole output but the end of it, only its last line is looked at, and whether that is JSON.
+    """
+    if not whole:
+        stdout = stdout.rstrip()
+        stdout = stdout[stdout.rfind(b"\n") + 1 :]
     text = stdout.decode("utf-8", "replace").strip()
     try:
-        whole = json.loads(text, parse_constant=str)
+        value = _loads(text)
     except (ValueError, RecursionError):
         pass
     else:
-        return (whole if isinstance(whole, dict) else None), True
+        if whole:
+            return (value if isinstance(value, dict) else None), True
+        return (value if isinstance(value, dict) and "deploy_status_code" in value else None), True
     line = text.rpartition("\n")[2]
     for start in (0, line.find('{"')):
         try:
-            last = json.loads(line[start:], parse_constant=str) if start >= 0 else None
+            last = _loads(line[start:]) if start >= 0 else None
         except (ValueError, RecursionError):
             continue
         if isinstance(last, dict) and "deploy_status_code" in last:
             return last, False
     return None, False
+
+
+def _loads(text: str) -> Any:
+    """JSON in which every number is one that others can read, too: what is infinite, or none, or very long is a text."""
+    return json.loads(text, parse_constant=str, parse_float=_float, parse_int=_int)
+
+
+def _float(text: str) -> float | str:
+    value = float(text)
+    return value if math.isfinite(value) else text
+
+
+def _int(text: str) -> int | str:
+    return int(text) if len(text) <= DIGITS else text
 
 
 def _read_outputs(prefix: Path, declared: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
@@ -169,19 +212,53 @@ def _cut_short(ending: Ending, timeout: float | None) -> str:
 
 
 def _status(value: object) -> int | None:
-    if isinstance(value, (int, float)):
-        return int(value)
+    """A status code as a number that everyone can hold, None for none. What is out of range is a failure."""
     if isinstance(value, str):
         try:
-            return int(value)
+            value = int(value) if len(value) <= DIGITS else float(value)
         except ValueError:
-            return None
-    return None
+            try:
+                if math.isfinite(float(value)):
+                    return None
+            except ValueError:
+                return None
+            return 1
+    if not isinstance(value, (int, float)):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return 1
+    return int(value) if abs(value) < LARGEST_STATUS else 1
 
 
 def _cleaned(value: Any) -> Any:
+    """Valid Unicode throughout, and as a text what is nested too deep for the appliance."""
+    if _too_deep(value):
+        return clean(_as_text(value))
     return json.loads(clean(json.dumps(value, ensure_ascii=False)))
 
 
+def _too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEPTH):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, (dict, list))
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _as_text(value: Any) -> str:
+    try:
+        return value if isinstance(value, str) else json.dumps(value)
+    except RecursionError:
+        return "(left out: nested too deep)"
+
+
 def _size(value: Any) -> int:
-    return len((value if isinstance(value, str) else json.dumps(value)).encode("utf-8", "replace"))
+    """Bytes of it as JSON, all but ASCII escaped: never less than what is sent or counted."""
+    return len(json.dumps(value))

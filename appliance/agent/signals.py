@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import asdict, dataclass, field
 from typing import Any, Iterable, Mapping
@@ -48,3 +49,14 @@ def body(kind: str, run: Mapping[str, Any], **more: object) -> dict[str, object]
 def finished(run: Mapping[str, Any], result: Result) -> dict[str, object]:
     """The `finished` signal."""
     return body("finished", run, **{**asdict(result), "truncated": list(result.truncated)})
+
+
+def dumps(signal: Mapping[str, object]) -> str:
+    """A signal as JSON that everyone can read. Raises ValueError for numbers that JSON does not have."""
+    return json.dumps(signal, allow_nan=False)
+
+
+def loads(text: str) -> dict[str, Any]:
+    """A signal from the journal; numbers that JSON does not have become texts."""
+    found: dict[str, Any] = json.loads(text, parse_constant=str)
+    return found

@@ -148,7 +148,7 @@ class Client:
         `headers` is asked when the request is about to be sent, one request at a time: a counter in it never arrives
         after a higher one, as far as that is ours.
         """
-        body = None if message is None else json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
+        body = None if message is None else json.dumps(message, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
         fixed = {"Accept": "application/json", "Connection": "close"}
         if body is not None:
             fixed["Content-Type"] = "application/json"

@@ -73,6 +73,16 @@ STATUS = '"deploy_status_code"'
         (f"printf 'abc'; echo '{{{STATUS}: 1}}'", "ended", 1, {}, None),
         (f"echo abc; echo '{{{STATUS}: 0}}'; echo more", "ended", 0, {}, None),
         ('echo \'{"a": NaN, "b": "\\ud800", ' + STATUS + ": 0}'", "ended", 0, {"a": "NaN", "b": "\ufffd"}, None),
+        ('echo \'{"a": 1e400, "b": [-1e999, 1.5], ' + STATUS + ": 0}'", "ended", 0, {"a": "1e400", "b": ["-1e999", 1.5]}, None),
+        (f"echo '{{{STATUS}: 1e400}}'", "ended", 1, {}, None),
+        (f"echo '{{{STATUS}: -Infinity}}'", "ended", 1, {}, None),
+        (f"echo '{{{STATUS}: NaN}}'", "ended", 1, {}, None),
+        (f"echo '{{{STATUS}: {'7' * 41}}}'", "ended", 1, {}, None),
+        (f"echo '{{{STATUS}: \"{'7' * 41}\"}}'", "ended", 1, {}, None),
+        (f"echo '{{{STATUS}: {'7' * 5000}}}'", "ended", 1, {}, None),
+        (f"echo '{{{STATUS}: 9007199254740991}}'", "ended", 2**53 - 1, {}, None),
+        (f"echo '{{{STATUS}: 9007199254740992}}'", "ended", 1, {}, None),
+        (f"echo '{{{STATUS}: 0.0}}'", "ended", 0, {}, None),
         ("head -c 200000 /dev/zero | tr '\\0' '['", "ended", 0, {}, "[" * 200_000),
         ("kill -9 $$", "ended", -9, {}, ""),
     ],
@@ -134,3 +144,32 @@ def test_a_hook_installed_later_runs_with_the_next_generation(machine: Machine, 
     fake.change([{**item, "generation": "00000000-0000-4000-8000-000000000001"}])
     machine.one_pass()
     assert json.dumps(fake.of("finished")[1]["status_code"]) == "0"
+
+
+def test_what_is_nested_too_deep_for_the_appliance_is_reported_as_text(machine: Machine, fake: Fake) -> None:
+    deep, shallow = "[" * 150 + "]" * 150, "[" * 80 + "]" * 80
+    found = answered(machine, fake, f"""echo '{{"deep": {deep}, "shallow": {shallow}, "deploy_stderr": {deep}, {STATUS}: 4}}'""")
+    assert (found["status_code"], found["outputs"]["deep"], found["stderr"]) == (4, deep, deep)
+    assert json.dumps(found["outputs"]["shallow"]) == shallow
+
+
+MUCH = "head -c 6000000 /dev/zero | tr '\\0' x"
+
+
+@pytest.mark.parametrize(
+    "shell,outcome,status,outputs",
+    [
+        (f"{MUCH}; echo; echo '{{{STATUS}: 3, \"a\": 1}}'", "ended", 3, {"a": 1}),
+        (f"{MUCH}; echo '{{{STATUS}: 3, \"a\": 1}}'", "ended", 3, {"a": 1}),
+        (f"{MUCH}; echo; echo words", "ended", 0, {}),
+        (f"printf '{{{STATUS}: 5, \"a\": \"'; {MUCH}; echo '\"}}'", "invalid", 0, {}),
+        (f"printf '{{{STATUS}: 5,\\n\"a\": \"'; {MUCH}; printf '\"\\n}}\\n'", "invalid", 0, {}),
+        (f'printf \'{{"log": "\'; {MUCH}; printf \'"}}\\n{{"log": 2}}\\n\'', "ended", 0, {}),
+    ],
+)
+def test_of_very_much_output_only_the_last_line_is_read(
+    machine: Machine, fake: Fake, shell: str, outcome: str, status: int, outputs: dict[str, Any]
+) -> None:
+    found = answered(machine, fake, shell)
+    assert (found["outcome"], found["status_code"], found["outputs"]) == (outcome, status, outputs)
+    assert outcome == "ended" or "larger than 4 MiB" in found["message"]

@@ -149,6 +149,32 @@ def test_a_result_too_large_for_the_appliance_is_sent_without_its_long_texts(mac
     assert machine.status()["undelivered"] == []
 
 
+def test_a_result_that_is_no_good_request_is_sent_once_more_without_texts_and_outputs(machine: Machine, fake: Fake) -> None:
+    bad = (400, {"error": {"code": "invalid", "message": "nested too deep", "hint": ""}})
+    fake.signal_status = lambda signal: bad if signal.get("outputs") else None
+    fake.change([script('echo small > "$heat_outputs_path.a"; exit 3', outputs=[{"name": "a"}])])
+    machine.one_pass(check=1)
+    (found,) = fake.of("finished")
+    assert (found["status_code"], found["outputs"], found["truncated"]) == (3, {}, ["a"])
+    assert machine.status()["undelivered"] == []
+
+
+def test_a_result_that_stays_no_good_request_is_sent_twice_and_kept(machine: Machine, fake: Fake) -> None:
+    asked = []
+
+    def answer(signal: dict[str, Any]) -> tuple[int, Any] | None:
+        if signal["kind"] != "finished":
+            return None
+        asked.append(signal)
+        return 400, {}
+
+    fake.signal_status = answer
+    fake.change([script("head -c 200000 /dev/zero | tr '\\0' x")])
+    machine.one_pass()
+    assert [len(signal["stdout"]) > 10_000 for signal in asked] == [True, False]
+    assert machine.status()["undelivered"][0]["state"] == "parked"
+
+
 @pytest.mark.parametrize("status", [401, 408, 429, 500, 503, 302, 200])
 def test_a_signal_the_appliance_cannot_take_now_is_sent_again(machine: Machine, fake: Fake, status: int) -> None:
     failures = []

@@ -110,9 +110,25 @@ def test_the_longest_outputs_are_cut_until_all_fit() -> None:
     assert sorted(results.limit(outputs)) == ["a", "b", "d"]
     assert sum(len(text.encode()) for text in outputs.values()) <= results.OUTPUTS
     assert outputs["c"] == "short"
+    assert len(json.dumps(outputs)) <= results.OUTPUTS + 100
     few: dict[str, Any] = {"a": 1, "b": None, "c": ["x"]}
     assert results.limit(few) == []
     assert few == {"a": 1, "b": None, "c": ["x"]}
+
+
+@pytest.mark.parametrize("text", ["\0" * 600_000, "ä" * 300_000, "x" * 400_000 + "\0" * 200_000, "\0x" * 250_000, '"' * 650_000])
+def test_outputs_are_measured_as_the_json_that_is_sent(text: str) -> None:
+    outputs: dict[str, Any] = {"a": text, "b": "kept"}
+    assert results.limit(outputs) == ["a"]
+    assert results.OUTPUTS // 2 < len(json.dumps(outputs)) <= results.OUTPUTS + 100
+    assert outputs["b"] == "kept"
+    assert "bytes in all" in outputs["a"]
+
+
+def test_a_signal_is_always_json_that_everyone_can_read() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        signals.dumps({"a": float("inf")})
+    assert signals.loads('{"a": Infinity, "b": NaN}') == {"a": "Infinity", "b": "NaN"}
 
 
 @pytest.mark.parametrize(
