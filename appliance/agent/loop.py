@@ -28,6 +28,7 @@ from .wire import Answer, Backoff
 
 LAST_DELIVERY = 3.0
 IDLE = 30.0
+PAUSE = 5.0  # after something that could not be done
 MANY = 200  # runs in one claim; what an item waits for is in the same claim or in one before
 
 
@@ -87,11 +88,14 @@ class Agent:
             try:
                 if self._step():
                     continue
+                self._note()
+                self._sleep()
             except (OSError, sqlite3.Error) as error:
                 say(f"cannot go on just now: {error}")
-                self._stopped(5.0)
-            self._note()
-            self._sleep()
+                self._stopped(PAUSE)
+            except Exception as error:  # noqa: BLE001 - the edge of the agent: one bad thing must not end all others
+                say(f"cannot go on just now: {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+                self._stopped(PAUSE)
         self._part(threads)
         say("stopped")
         return errors.SUCCESS

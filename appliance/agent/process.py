@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -151,6 +152,16 @@ class Leader:
         finally:
             if watch is not None:
                 os.close(watch)
+
+    def kill(self, grace: float) -> None:
+        """End it with everything it started, whatever else fails."""
+        try:
+            self._end("stopped", grace)
+        except Exception:  # noqa: BLE001 - without descriptors or memory at least the group can be ended
+            with suppress(OSError):
+                os.killpg(self.pgid, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=10)
 
     def _watch(self, poller: select.poll) -> int | None:
         try:

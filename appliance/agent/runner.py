@@ -57,6 +57,11 @@ class Runner:
         except CannotStart as error:
             ledger.running(self._journal, begun, None, None)
             result = Result(error.outcome, begun.started_at, wall(), message=error.sentence)
+        except (OSError, sqlite3.Error):
+            raise
+        except Exception as error:  # noqa: BLE001 - what nobody foresaw must not keep the other items from their turn
+            ledger.running(self._journal, begun, None, None)
+            result = _unforeseen(begun, error)
         verdict = self._keep(begun, result)
         workdir.wipe(directory)
         workdir.prune(self._settings.runs)
@@ -76,22 +81,35 @@ class Runner:
                 except BaseException:
                     leader.abandon()
                     raise
-                try:
-                    workdir.mark_released(directory)
-                    failure = leader.release()
-                except OSError as error:
-                    leader.abandon()
-                    failure = f"it could not be started: {error.strerror}"
-                self._news()  # the start is delivered while it runs
-                if failure is not None:
-                    return Result("invalid", begun.started_at, wall(), message=failure)
-                ending = leader.wait(item.timeout, grace=settings.grace, stop=self._stop, cancelled=lambda: self._cancelled(begun.run))
-                declared = item.config.get("outputs") or []
-                return results.gather(prepared, declared, ending, out, err, begun.started_at, item.timeout)
+                return self._released(leader, begun, directory, prepared, (out, err))
             finally:
                 err.close()
         finally:
             out.close()
+
+    def _released(
+        self, leader: Leader, begun: Running, directory: Path, prepared: hooks.Prepared, captures: tuple[Capture, Capture]
+    ) -> Result:
+        """The result of a start that is journaled. Raises nothing but what asks the agent itself to end."""
+        item, ending = begun.item, None
+        try:
+            try:
+                workdir.mark_released(directory)
+                failure = leader.release()
+            except OSError as error:
+                leader.abandon()
+                failure = f"it could not be started: {error.strerror}"
+            self._news()  # the start is delivered while it runs
+            if failure is not None:
+                return Result("invalid", begun.started_at, wall(), message=failure)
+            grace = self._settings.grace
+            ending = leader.wait(item.timeout, grace=grace, stop=self._stop, cancelled=lambda: self._cancelled(begun.run))
+            declared = item.config.get("outputs") or []
+            return results.gather(prepared, declared, ending, *captures, begun.started_at, item.timeout)
+        except Exception as error:  # noqa: BLE001 - it was started: there must be a result
+            if ending is None:
+                leader.kill(self._settings.grace)
+            return _unforeseen(begun, error)
 
     def _keep(self, begun: Running, result: Result) -> str:
         """Journal the result. It exists only here, so a full disk is waited for."""
@@ -116,6 +134,12 @@ class Runner:
         now = wall()
         message = "the journal lost its record of this start; it is not started a second time"
         return self._keep(begun, Result("interrupted", now, now, message=message))
+
+
+def _unforeseen(begun: Running, error: Exception) -> Result:
+    name = type(error).__name__
+    say(f"{begun.item.name}: run {begun.run}: {name}")
+    return Result("invalid", begun.started_at, wall(), message=f"the agent failed at it unexpectedly ({name})")
 
 
 def settle(settings: Settings, journal: Journal, facts: Facts) -> None:
