@@ -113,7 +113,7 @@ def _join(asked: argparse.Namespace, settings: Settings) -> int:
         raise Usage("that is no join token", "`appliance server token NAME` prints one")
     files.private_directory(settings.state)
     lock = files.Lock(settings.lock)
-    journal = _journal(settings)
+    journal = _journal(settings, lock)
     try:
         found = facts.gather(settings.root)
         answer = identity.join(client, token, found, journal, hooks.groups(settings.hooks))
@@ -135,7 +135,7 @@ def _run(asked: argparse.Namespace, settings: Settings) -> int:
         raise errors.NotJoined(f"{settings.state} does not exist", "run `agent join URL TOKEN` first")
     files.private_directory(settings.state)
     lock = files.Lock(settings.lock)
-    journal = _journal(settings)
+    journal = _journal(settings, lock)
     try:
         files.private_directory(settings.runs)
         me = identity.load(settings, journal)
@@ -165,8 +165,12 @@ def _status(asked: argparse.Namespace, settings: Settings) -> int:
     return errors.SUCCESS
 
 
-def _journal(settings: Settings) -> Journal:
-    journal = Journal(settings.journal)
+def _journal(settings: Settings, lock: files.Lock) -> Journal:
+    try:
+        journal = Journal(settings.journal)
+    except BaseException:
+        lock.release()
+        raise
     if journal.set_aside is not None:
         say(f"the journal was broken and is now {journal.set_aside}; starting with what the appliance remembers")
     return journal
