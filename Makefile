@@ -13,7 +13,7 @@ BIN := .venv/bin
 READY := .venv/installed.toml
 PYTEST := $(BIN)/python -m pytest -q
 
-.PHONY: help demo test check format bench kill kill-ci simulate peers install clean
+.PHONY: help demo test check format bench kill kill-ci simulate faults peers install clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo 'make test     the tests; says what it left out (ARGS="tests/web -k switch" for some of them)'
 	@echo 'make check    ruff, formatting, mypy'
 	@echo 'make format   lay the code out'
+	@echo 'make faults    whether the simulator finds faults that are planted on purpose'
 	@echo 'make peers    the tests with OpenStack'\''s clients, os-collect-config, heat-agents and ansible, fetched from the package index'
 	@echo 'make kill     kill -9 at $(KILLS) random moments of the appliance and as many of the agent (KILLS=n)'
 	@echo 'make kill-ci  the same, 25 of each'
@@ -52,6 +53,9 @@ kill: install
 
 kill-ci:
 	@$(MAKE) --no-print-directory kill KILLS=25
+
+faults: install
+	@$(PYTEST) -m faults tests/simulation $(ARGS)
 
 simulate: install
 	@$(BIN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SECONDS),--seconds $(SECONDS)) --from $(FROM) --jobs $(JOBS) $(ARGS)

@@ -58,6 +58,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             reason = f"{needing[0]} (no ../shared, and APPLIANCE_SHARED does not name it)"
         elif item.get_closest_marker("kill") and "kill" not in asked:
             reason = "kill (run by: make kill)"
+        elif item.get_closest_marker("faults") and "faults" not in asked:
+            reason = "faults (run by: make faults)"
         else:
             kept.append(item)
             continue

@@ -31,6 +31,8 @@ def test_what_failed_once_holds(place, path):
     assert place.play(History.of(path.read_text())) is None
 
 
+@pytest.mark.faults
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_a_planted_fault_is_found(place: Playground, fault: Fault):
     with planted(fault):
