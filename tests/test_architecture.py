@@ -54,6 +54,8 @@ CATCH_ALL = {
     "appliance/web/seen.py": "the last write of what is advisory, when the appliance stops",
     "appliance/cli/common.py": "the outermost place of the command line: a bug is one line too",
     "appliance/agent/loop.py": "the agent's outermost loop",
+    "appliance/agent/process.py": "a program that was released must be ended whatever goes wrong beside it",
+    "appliance/agent/runner.py": "what was released has a result, whatever goes wrong",
 }
 
 
