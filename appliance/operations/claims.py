@@ -84,12 +84,12 @@ def _judge(tx: Tx, server: Server, ask: Ask, found: Deployment | None) -> tuple[
         return "deleted", "the deployment is not there any more", []
     if ask.generation != found.generation.id:
         return "superseded", f"generation {found.generation.number} is current", []
+    if waits_for_itself(tx, found):
+        return "blocked", "an earlier run has not been reported to its end", []
     if not found.standing.ungranted:
         return "claimed", f"it is {found.standing.phase or found.standing.status}", []
     if ask.attempt != found.attempt:
         return "claimed", f"attempt {found.attempt} is the one to run", []
-    if waits_for_itself(tx, found):
-        return "blocked", "an earlier run has not been reported to its end", []
     after: list[str] = []
     for blocker in deployments.blockers(tx, found.id):
         if blocker.server_id != server.id or not _under_way(tx, blocker):
