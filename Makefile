@@ -21,7 +21,7 @@ help:
 	@echo 'make test     the tests; says what it left out (ARGS="tests/web -k switch" for some of them)'
 	@echo 'make check    ruff, formatting, mypy'
 	@echo 'make format   lay the code out'
-	@echo 'make peers    the tests with os-collect-config, heat-agents and ansible, fetched from the package index'
+	@echo 'make peers    the tests with OpenStack'\''s clients, os-collect-config, heat-agents and ansible, fetched from the package index'
 	@echo 'make kill     kill -9 at $(KILLS) random moments of the appliance and as many of the agent (KILLS=n)'
 	@echo 'make kill-ci  the same, 25 of each'
 	@echo 'make simulate  histories of a simulated lab: 1000, or SEEDS=n, or as many as SECONDS=n give (FROM=n the first seed, JOBS=n processes)'

@@ -26,6 +26,10 @@ class Unreachable(Exception):
         self.hint = hint
 
 
+class Unusable(Unreachable):
+    """What says where the appliance is makes no sense."""
+
+
 class Refused(Exception):
     """The appliance answered with an error: its HTTP status, code, message, hint and detail."""
 
@@ -65,7 +69,7 @@ def profile(url: str | None = None, token: str | None = None) -> Profile:
     except FileNotFoundError:
         pass
     except (tomllib.TOMLDecodeError, OSError, UnicodeDecodeError) as error:
-        raise Unreachable(f"{path} cannot be read: {error}", "mend or remove it; `appliance serve` on a new database writes one") from None
+        raise Unusable(f"{path} cannot be read: {error}", "mend or remove it; `appliance serve` on a new database writes one") from None
     chosen = url or os.environ.get("APPLIANCE_URL") or found.get("url")
     secret = token or os.environ.get("APPLIANCE_TOKEN") or found.get("token") or ""
     if not chosen:
@@ -85,7 +89,7 @@ class Client:
         self.timeout = timeout
         parts = urlsplit(where.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Unreachable(f"{where.url!r} is not an http or https URL", "give it as http://HOST:PORT")
+            raise Unusable(f"{where.url!r} is not an http or https URL", "give it as http://HOST:PORT")
         self._parts = parts
         self._connection: http.client.HTTPConnection | None = None
         self.headers: Mapping[str, str] = {}

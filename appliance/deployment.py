@@ -204,8 +204,8 @@ def run_order(items: Iterable[tuple[NodeId, str | None, int, Iterable[NodeId]]])
         waits[id] = set(needs)
     followers: dict[NodeId, list[NodeId]] = {id: [] for id in rank}
     for id, needed in waits.items():
-        needed.intersection_update(rank)
-        for need in needed:
+        waits[id] = {need for need in needed if need in rank}
+        for need in waits[id]:
             followers[need].append(id)
     ready = [rank[id] for id, needed in waits.items() if not needed]
     heapq.heapify(ready)

@@ -42,8 +42,8 @@ def changed_parts(before: dict[str, str], after: dict[str, str]) -> list[str]:
     return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
-def describe(changed: list[str], statement: Statement) -> str:
-    """One phrase for people: `script changed, input who changed`."""
+def describe(before: dict[str, str], after: dict[str, str], statement: Statement) -> str:
+    """What differs, as one phrase for people: `script changed, input who added`."""
     body = (
         f"file {statement.source.plan}:{statement.source.path}"
         if statement.source
@@ -51,5 +51,8 @@ def describe(changed: list[str], statement: Statement) -> str:
         if statement.group == "script"
         else "body"
     )
-    words = [body if name == "body" else f"input {name[6:]}" if name.startswith("input:") else name for name in changed]
-    return ", ".join(f"{word} changed" for word in words)
+    texts = []
+    for name in changed_parts(before, after):
+        word = body if name == "body" else f"input {name[6:]}" if name.startswith("input:") else name
+        texts.append(f"{word} {'added' if name not in before else 'removed' if name not in after else 'changed'}")
+    return ", ".join(texts)

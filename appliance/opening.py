@@ -57,7 +57,7 @@ def open_file(path: str, purpose: str) -> Opened:
                 database.close()
                 raise
         except BaseException:
-            lock.release()
+            lock.release(refused=True)
             raise
     finally:
         os.umask(before)

@@ -65,6 +65,7 @@ class Machine:
         self.hooks = self.root / "hooks"
         self.hooks.mkdir(parents=True)
         self.agent: Process | None = None
+        self._before = 0
         self.python = [sys.executable, "-m", "appliance", "agent"]
         self.more: dict[str, str] = {}
         self._fact("etc/machine-id", uuid.uuid4().hex)
@@ -106,6 +107,7 @@ class Machine:
         return self
 
     def start(self) -> Process:
+        self._before = self._contacts()
         self.agent = Process([*self.python, "run"], self.env(), self.lab.path / f"{self.name}.log")
         return self.agent
 
@@ -135,10 +137,18 @@ class Machine:
         """A script that counts itself."""
         return f"#!/bin/sh\n{self.counting(name)}\n{text}\n"
 
-    def in_contact(self, fresh: bool = True) -> None:
-        """Wait until the agent was seen again; a poll that waits is a fresh one after any change."""
+    def in_contact(self) -> None:
+        """Wait until the agent that was started last has its document."""
+        until(f"{self.name} to be in contact", lambda: self._contacts() > self._before)
+
+    def polled(self) -> None:
+        """Wait until the agent was seen once more."""
         before = self.lab.client.get(f"/v1/servers/{self.name}")["seen_at"]
-        until(f"{self.name} to be seen", lambda: self.lab.client.get(f"/v1/servers/{self.name}")["seen_at"] != before or not fresh)
+        until(f"{self.name} to be seen", lambda: self.lab.client.get(f"/v1/servers/{self.name}")["seen_at"] != before)
+
+    def _contacts(self) -> int:
+        log = self.lab.path / f"{self.name}.log"
+        return log.read_text().count("in contact with") if log.exists() else 0
 
     def ended(self, runs: int) -> None:
         """Wait until the agent's own log says that so many runs ended."""

@@ -56,7 +56,9 @@ def test_parts_name_what_changed_and_hold_no_value():
     after = parts_of(KEY, BASE, body_digest("b"), {"who": "other", "new": 1})
     assert changed_parts(before, after) == ["body", "input:gone", "input:new", "input:who"]
     assert "s3cret" not in str(before)
-    assert describe(["body", "input:who", "options"], BASE) == "script changed, input who changed, options changed"
+    assert describe({"body": "1", "input:a": "1", "input:who": "1"}, {"body": "2", "input:b": "1", "input:who": "2"}, BASE) == (
+        "script changed, input a removed, input b added, input who changed"
+    )
     plan = Statement("c", "script", None, PlanFile("lab", "bin/a"), (Input("x"),))
-    assert describe(["body"], plan) == "file lab:bin/a changed"
-    assert describe(["body"], Statement("c", "ansible", {}, None)) == "body changed"
+    assert describe({"body": "1"}, {"body": "2"}, plan) == "file lab:bin/a changed"
+    assert describe({"body": "1"}, {"body": "2"}, Statement("c", "ansible", {}, None)) == "body changed"

@@ -8,7 +8,7 @@ import os
 import signal
 import sqlite3
 import sys
-from typing import Sequence
+from typing import Any, NoReturn, Sequence
 
 from . import VERSION, errors, facts, files, hooks, identity, runner, status
 from . import settings as setting
@@ -55,10 +55,21 @@ def main(argv: list[str] | None = None, prog: str = "appliance agent") -> int:
         os.umask(umask)
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line with a remedy, and which takes options by their whole name only."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **how})
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where help is; exit code 2."""
+        self.exit(errors.USAGE, f"{self.prog}: {' '.join(message.split())}; see: {self.prog} --help\n")
+
+
 def _parser(prog: str) -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
-    top = argparse.ArgumentParser(prog=prog, description="The agent of one machine.", epilog=EXAMPLES, formatter_class=raw)
-    common = argparse.ArgumentParser(add_help=False)
+    top = _Parser(prog=prog, description="The agent of one machine.", epilog=EXAMPLES, formatter_class=raw)
+    common = _Parser(add_help=False)
     for parser, unset in ((top, None), (common, argparse.SUPPRESS)):  # before the command or after it
         parser.add_argument("--state", metavar="DIR", default=unset, help="state directory")
         parser.add_argument(
@@ -69,16 +80,22 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         )
     top.set_defaults(command=lambda _asked, _settings: _usage(top), prog=prog)
     top.add_argument("--version", action="version", version=f"agent {VERSION}")
-    verbs = top.add_subparsers(metavar="COMMAND")
-    join = verbs.add_parser("join", help="make this machine a server of an appliance", parents=[common])
+    verbs = top.add_subparsers(metavar="COMMAND", parser_class=_Parser)
+
+    def verb(name: str, what: str, example: str) -> argparse.ArgumentParser:
+        text = what[0].upper() + what[1:] + "."
+        epilog = f"example:\n  {prog} {name} {example}".rstrip()
+        return verbs.add_parser(name, help=what, description=text, epilog=epilog, formatter_class=raw, parents=[common])
+
+    join = verb("join", "make this machine a server of an appliance", "https://lab.example:8642 TOKEN")
     join.add_argument("url", metavar="URL")
     join.add_argument("token", metavar="TOKEN", help="the join token, or - to read it from standard input")
     join.add_argument("--name", help="refuse if the token is that of a server with another name")
     join.set_defaults(command=_join)
-    run = verbs.add_parser("run", help="run what the document says, until stopped", parents=[common])
+    run = verb("run", "run what the document says, until stopped", "--one-pass")
     run.add_argument("--one-pass", action="store_true", help="do what there is to do, deliver the results, and exit")
     run.set_defaults(command=_run)
-    show = verbs.add_parser("status", help="what this machine ran and what is not delivered yet", parents=[common])
+    show = verb("status", "show what this machine ran and what is not delivered yet", "--json")
     show.add_argument("--json", action="store_true")
     show.set_defaults(command=_status)
     return top
@@ -101,7 +118,7 @@ def _join(asked: argparse.Namespace, settings: Settings) -> int:
         found = facts.gather(settings.root)
         answer = identity.join(client, token, found, journal, hooks.groups(settings.hooks))
         if not answer.good:
-            raise Refused(f"the appliance refused to let this machine join: {answer.sentence}")
+            raise Refused(f"the appliance refused to let this machine join: {answer.reason}")
         me = identity.from_answer(client.url, answer.object())
         if asked.name and asked.name != me.name:
             raise Refused(f"this token is that of server {me.name}, not {asked.name}; nothing was kept")

@@ -44,7 +44,7 @@ class Agent:
         self._stopping = threading.Event()
         self.line = Line(settings, me, facts, journal, self._news)
         self.outbox = Outbox(settings, journal, self.line)
-        self._runner = runner.Runner(settings, journal, facts, self._start_mark, self._stop_read)
+        self._runner = runner.Runner(settings, journal, facts, self._start_mark, self._stop_read, self.outbox.news.set)
         self._claim_backoff = Backoff(settings.backoff_first, settings.backoff_last)
         self._claim_at = 0.0
         self._claim_wanted = False
@@ -224,7 +224,7 @@ class Agent:
 
     def _bar(self, why: str) -> None:
         if self._barred != why:
-            say(f"{why}; nothing is started until `server keep` or `server reset` on the appliance decides")
+            say(f"{why}; nothing is started until `appliance server reset {self.line.me.name}`")
         self._barred = why
 
     def _confirm_instance(self) -> None:

@@ -38,6 +38,7 @@ def gather(
     out: Capture,
     err: Capture,
     started_at: str,
+    timeout: float | None,
 ) -> Result:
     """The result of a run that was started and has ended."""
     found = _Found(status_code=ending.code, message=prepared.remark)
@@ -53,7 +54,7 @@ def gather(
         _answer(found, ending, out.read())
     if ending.how != "exited":
         found.outcome = "timeout" if ending.how == "timeout" else "interrupted"
-        found.message = _cut_short(ending)
+        found.message = _cut_short(ending, timeout)
     found.truncated += [name for name in limit(found.outputs) if name not in found.truncated]
     return Result(
         outcome=found.outcome,
@@ -158,8 +159,8 @@ def _read_outputs(prefix: Path, declared: Sequence[Mapping[str, Any]]) -> tuple[
     return found, cut
 
 
-def _cut_short(ending: Ending) -> str:
-    what = "the time limit was reached" if ending.how == "timeout" else "the agent was stopped"
+def _cut_short(ending: Ending, timeout: float | None) -> str:
+    what = f"the time limit of {timeout:g} s was reached" if timeout and ending.how == "timeout" else "the agent was stopped"
     if ending.left:
         return f"{what}; these processes could not be ended: {', '.join(map(str, ending.left))}"
     return f"{what}; the process group was ended"

@@ -8,6 +8,7 @@ import sqlite3
 import time
 import uuid
 from pathlib import Path
+from typing import Callable
 
 from . import capture, hooks, ledger, procfs, results, signals, workdir
 from .capture import Capture
@@ -24,11 +25,11 @@ from .signals import Result, wall
 
 
 class Runner:
-    """Runs one thing at a time. `stop` is a descriptor that becomes readable when the agent is told to stop."""
+    """Runs one thing at a time. `stop` is a descriptor that becomes readable when the agent is told to stop; `news` rings the outbox."""
 
-    def __init__(self, settings: Settings, journal: Journal, facts: Facts, agent_start: str, stop: int) -> None:
+    def __init__(self, settings: Settings, journal: Journal, facts: Facts, agent_start: str, stop: int, news: Callable[[], None]) -> None:
         self._settings, self._journal, self._facts = settings, journal, facts
-        self._agent_start, self._stop = agent_start, stop
+        self._agent_start, self._stop, self._news = agent_start, stop, news
 
     def run(self, start: Start, document: Document) -> str:
         """Run it to its end; the verdict. Raises OSError or sqlite3.Error only if nothing was started."""
@@ -68,11 +69,12 @@ class Runner:
                 except OSError as error:
                     leader.abandon()
                     failure = f"it could not be started: {error.strerror}"
+                self._news()  # the start is delivered while it runs
                 if failure is not None:
                     return Result("invalid", begun.started_at, wall(), message=failure)
                 ending = leader.wait(item.timeout, grace=settings.grace, stop=self._stop)
                 declared = item.config.get("outputs") or []
-                return results.gather(prepared, declared, ending, out, err, begun.started_at)
+                return results.gather(prepared, declared, ending, out, err, begun.started_at, item.timeout)
             finally:
                 err.close()
         finally:

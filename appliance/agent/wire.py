@@ -50,10 +50,15 @@ class Answer:
 
     @property
     def sentence(self) -> str:
-        """What the error says, for people."""
+        """The status, and what the error says."""
+        return f"{self.status} {self.reason}".strip()
+
+    @property
+    def reason(self) -> str:
+        """What the error says and what to do about it, for people."""
         error = self._error()
-        text = " ".join(str(error[key]) for key in ("message", "hint") if error.get(key))
-        return f"{self.status} {text or http.client.responses.get(self.status, '')}".strip()
+        text = "; ".join(str(error[key]) for key in ("message", "hint") if error.get(key))
+        return text or http.client.responses.get(self.status, "")
 
     def _error(self) -> dict[str, Any]:
         try:
@@ -155,7 +160,10 @@ class Client:
                 return _whole(connection.getresponse())
         except (OSError, http.client.HTTPException, ValueError) as error:
             late = time.monotonic() >= deadline
-            raise Unreachable(f"{self.url}: {'no whole answer in time' if late else _reason(error)}") from None
+            raise Unreachable(
+                f"{self.url}: {'no whole answer in time' if late else _reason(error)}",
+                "is the appliance running there, and the URL right?",
+            ) from None
 
     @contextmanager
     def _connected(self, deadline: float) -> Iterator[http.client.HTTPConnection]:

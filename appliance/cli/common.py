@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NoReturn, TextIO
 
-from appliance.client import Client, Refused, Unreachable, profile
+from appliance.client import Client, Refused, Unreachable, Unusable, profile
 from appliance.errors import ApplianceError
 
 # Exit codes; the README lists them.
@@ -124,8 +124,12 @@ def run_command(function: Callable[[argparse.Namespace, Console], int], args: ar
         return say(console, error.message, error.hint, error.code)
     except Refused as error:
         default = UNREACHABLE if error.status >= 500 else REFUSED
+        if error.status == 401 and console.client.profile.token == "":
+            error.hint = "give it with --token, in APPLIANCE_TOKEN, or in client.toml"
         code = FAILED if error.code == "corrupt" else BY_STATUS.get(error.status, default)  # damaged bytes are no bug
         return say(console, error.message, error.hint, code)
+    except Unusable as error:
+        return say(console, error.message, error.hint, USAGE)
     except Unreachable as error:
         return say(console, error.message, error.hint, UNREACHABLE)
     except ApplianceError as error:
@@ -208,6 +212,17 @@ def size(number: int) -> str:
             return f"{amount:.0f} {word}" if word == "B" else f"{amount:.1f} {word}"
         amount /= 1024
     return f"{amount:.1f} GiB"
+
+
+def up_to(most: int) -> Callable[[str], int]:
+    """A number from 1 to `most`; for argparse."""
+
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and 1 <= int(text[:20]) <= most):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {most}")
+        return int(text)
+
+    return number
 
 
 def confirm(console: Console, what: str, word: str, *, yes: bool) -> None:

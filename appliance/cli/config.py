@@ -84,6 +84,7 @@ def _show(args: argparse.Namespace, console: Console) -> int:
         console.dump(found)
         return SUCCESS
     lines = [("hook", found["group"] or "none"), ("runs", runs_what(found)), ("made", f"{since(found['created_at'])} by {found['by']}")]
+    lines += [("deleted", since(found["deleted_at"]))] if found["deleted_at"] else []
     lines += [("input", _input(one)) for one in found["inputs"]]
     lines += [("output", one["name"] + (" (an error)" if one["error_output"] else "")) for one in found["outputs"]]
     console.print(f"{found['name'] or found['id']}", *(f"  {name:<7} {value}" for name, value in lines))
@@ -91,6 +92,9 @@ def _show(args: argparse.Namespace, console: Console) -> int:
     if body is not None:
         console.print("", body.removesuffix("\n") if isinstance(body, str) else json.dumps(body, indent=2, ensure_ascii=False))
     source = found["source"]
+    if source is None and found["deleted_at"]:
+        console.next("appliance config list", "it was deleted")
+        return SUCCESS
     console.next(f"appliance plan cat {source['plan']} {source['path']}" if source else f"appliance deploy NAME --config {found['id']}")
     return SUCCESS
 

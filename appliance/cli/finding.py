@@ -119,7 +119,10 @@ def label(one: Any) -> str:
 
 def summary(one: Any) -> str:
     """Where a deployment stands, with its sentence."""
-    return standing(one) if one["sentence"] == standing(one) else f"{standing(one)}: {one['sentence']}"
+    words, sentence = standing(one), str(one["sentence"])
+    if sentence == words or sentence.startswith((f"{words};", f"{words} ")):
+        return sentence
+    return f"{words}: {sentence.removeprefix('complete; ')}"
 
 
 def standing(one: Any) -> str:

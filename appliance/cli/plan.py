@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from appliance.cli.common import FAILED, SUCCESS, USAGE, Console, Failure, clean, command, count, group, since, size
+from appliance.cli.common import FAILED, NOT_FOUND, SUCCESS, USAGE, Console, Failure, clean, command, count, group, since, size, up_to
 from appliance.client import part
 
 PATCH_BYTES = 1 << 20
@@ -29,7 +29,11 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("directory", metavar="DIR", help="the directory that holds the plan's files")
     parser.add_argument("name", metavar="NAME", nargs="?", help="the plan (default: the directory's name)")
     parser.add_argument("--switch", action="store_true", help="make it current at once")
-    parser.add_argument("--force", action="store_true", help="with --switch: overrule a switch by somebody else")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="with --switch: overrule a switch by somebody else, or one this directory is not known to build upon",
+    )
     parser.add_argument(
         "--exclude",
         metavar="PATTERN",
@@ -101,7 +105,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
     parser = command(plan, "log", "list the switches of a plan, the newest first", _log, example="appliance plan log lab -n 20", reads=True)
     _plan(parser)
-    parser.add_argument("-n", metavar="COUNT", type=int, default=50, help="at most this many (default 50)")
+    parser.add_argument("-n", metavar="COUNT", type=up_to(1000), default=50, help="at most this many (default 50, at most 1000)")
 
     parser = command(
         plan,
@@ -231,6 +235,12 @@ def _show(args: argparse.Namespace, console: Console) -> int:
 def _ls(args: argparse.Namespace, console: Console) -> int:
     found = console.client.get(f"/v1/plans/{part(args.plan)}/versions/{part(args.version)}")
     entries = [one for one in found["entries"] if one["path"].startswith(args.path)]
+    if not entries and args.path:
+        raise Failure(
+            f"version {found['number']} of plan {args.plan!r} has nothing that begins with {args.path!r}",
+            f"see: appliance plan ls {args.plan} {found['number']}",
+            NOT_FOUND,
+        )
     if console.json:
         console.dump({**found, "entries": entries})
     elif args.long:
@@ -265,7 +275,7 @@ def _cat(args: argparse.Namespace, console: Console) -> int:
 
 
 def _log(args: argparse.Namespace, console: Console) -> int:
-    found = console.client.get(f"/v1/plans/{part(args.plan)}/switches", limit=max(1, args.n))["switches"]
+    found = console.client.get(f"/v1/plans/{part(args.plan)}/switches", limit=args.n)["switches"]
     if console.json:
         console.dump(found)
         return SUCCESS
@@ -276,7 +286,7 @@ def _log(args: argparse.Namespace, console: Console) -> int:
         ["switch", "version", "when", "by", ""],
         [(one["serial"], one["version"], since(one["at"]), one["by"], _remark(one)) for one in found],
     )
-    if len(found) > 1:
+    if (found[0]["back_to"] or found[0]["serial"]) > 1:  # else there is nothing before it to go back to
         console.next(f"appliance plan rollback {args.plan}", "to go back")
     return SUCCESS
 

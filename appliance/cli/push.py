@@ -11,7 +11,7 @@ from typing import Any
 
 from appliance import archive
 from appliance.cli.bases import Base, Bases
-from appliance.cli.common import SUCCESS, USAGE, Console, Failure, count, size
+from appliance.cli.common import REFUSED, SUCCESS, USAGE, Console, Failure, count, since, size
 from appliance.cli.switching import say_switched, send_switch
 from appliance.cli.tree import IGNORE_FILE, ChangedMeanwhile, Tree, walked
 from appliance.client import Refused, part
@@ -54,10 +54,13 @@ def push(args: argparse.Namespace, console: Console) -> int:
         answer, sent = _negotiated(console, tree, name, whole, known, resend=args.resend)
     except ChangedMeanwhile as error:
         raise Failure(f"{error.path} changed during the push; nothing of the plan changed", "push again when it is at rest") from None
+    others = base is None and answer["current"] not in (None, answer["version"]["number"])
+    refused = args.switch and others and not args.force
     serial = base.serial if base is not None else int(answer["serial"])
-    bases.remember(root, url, name, serial, shown(whole.digest), whole)
+    if not refused:
+        bases.remember(root, url, name, serial, shown(whole.digest), whole)
     base = Base(str(root.resolve()), url, name, serial, shown(whole.digest), 0)
-    return _tell(args, console, name, answer, sent, base)
+    return _tell(args, console, name, answer, sent, base, refused=refused)
 
 
 def plan_name(given: str | None, root: Path) -> str:
@@ -215,7 +218,7 @@ def _meter(console: Console, files: int, total: int) -> Iterator[Callable[[int],
 # ---------------------------------------------------------------------------------------------------- telling
 
 
-def _tell(args: argparse.Namespace, console: Console, name: str, answer: dict[str, Any], sent: Sent, base: Base) -> int:
+def _tell(args: argparse.Namespace, console: Console, name: str, answer: dict[str, Any], sent: Sent, base: Base, *, refused: bool) -> int:
     version = answer["version"]
     number = version["number"]
     went = f"{sent.files} new, {size(sent.bytes)} sent" if sent.files else "nothing to send"
@@ -223,7 +226,13 @@ def _tell(args: argparse.Namespace, console: Console, name: str, answer: dict[st
     console.note(f"{what} {name} version {number}: {count(version['files'], 'file')}, {size(version['bytes'])} ({went})")
     switched = None
     if args.switch:
-        switched = send_switch(console, base, str(number), force=args.force)
+        if refused:
+            raise _overruling(console, name, number)
+        try:
+            switched = send_switch(console, base, str(number), force=args.force)
+        except Refused as error:
+            error.message = f"version {number} is stored but not current: {error.message}"
+            raise
         say_switched(console, switched)
     elif answer["current"] == number:
         console.next(f"appliance plan show {name}", f"version {number} is current")
@@ -232,6 +241,17 @@ def _tell(args: argparse.Namespace, console: Console, name: str, answer: dict[st
     if console.json:
         console.dump({**answer, "sent": {"files": sent.files, "bytes": sent.bytes}, "switched": switched})
     return SUCCESS
+
+
+def _overruling(console: Console, name: str, number: int) -> Failure:
+    """The refusal of a switch from a directory of which nothing is known, where somebody's version is current."""
+    now = console.client.get(f"/v1/plans/{part(name)}")
+    return Failure(
+        f"version {number} is stored but not current: {now['switched_by']} switched {name} to version {now['current']}"
+        f" {since(now['switched_at'])}, and nothing says that this directory builds upon that",
+        f"see 'appliance plan diff {name}'; put your change into a copy (appliance plan export {name} DIR), or add --force",
+        REFUSED,
+    )
 
 
 def _some(names: list[str]) -> str:

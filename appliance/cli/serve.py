@@ -69,6 +69,8 @@ def _serve(args: argparse.Namespace, console: Console) -> int:
         )
     if args.heat_none and not loopback:
         raise Failure(f"refusing requests without a credential on {host}", "--heat-none goes with a loopback listener only")
+    if args.heat_none and args.url:
+        _refuse_open(args.url)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     # an exception of a handler has been logged, with its request, where it became an answer
     logging.getLogger("uvicorn.error").addFilter(lambda record: not record.getMessage().startswith("Exception in ASGI application"))
@@ -85,6 +87,8 @@ def _serve(args: argparse.Namespace, console: Console) -> int:
             _check_url(args.url)
             opened.database.write(file.set_url, args.url.rstrip("/"))
         url = (args.url or opened.row.url or own).rstrip("/")
+        if args.heat_none:
+            _refuse_open(url)
         hosts = {one.lower() for one in [urlsplit(url).hostname or "", host, *args.allow_host, *_own_hosts(host, loopback)] if one}
         settings = Settings(url, frozenset(hosts), not loopback and not tls, loopback, args.access_log, args.heat_none)
         context = Context(opened.database, opened.key, opened.row.epoch_number, opened.row.epoch_id, settings)
@@ -98,6 +102,11 @@ def _serve(args: argparse.Namespace, console: Console) -> int:
         return SUCCESS
     finally:
         opened.close()
+
+
+def _refuse_open(url: str) -> None:
+    if not _is_loopback(urlsplit(url).hostname or ""):
+        raise Failure(f"refusing requests without a credential for {url}", "--heat-none is for clients on this host only")
 
 
 def _address(text: str) -> tuple[str, int]:

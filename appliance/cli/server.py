@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from appliance.cli.common import SUCCESS, Console, command, confirm, group, since
+from appliance.cli.common import SUCCESS, Console, Failure, command, confirm, group, since
 from appliance.cli.finding import pages, server_path, standing
 
 
@@ -75,9 +75,7 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 
 
 def _collector(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--collector", choices=("request", "heat"), default="request", help="with --stock: how its agent asks (default: request)"
-    )
+    parser.add_argument("--collector", choices=("request", "heat"), help="with --stock: how its agent asks (default: request)")
 
 
 def _name(parser: argparse.ArgumentParser) -> None:
@@ -88,6 +86,7 @@ def _name(parser: argparse.ArgumentParser) -> None:
 
 
 def _add(args: argparse.Namespace, console: Console) -> int:
+    _refuse_collector(args)
     made = console.client.post("/v1/servers", {"name": args.name, "labels": args.label, "stock": args.stock})
     if console.json:
         console.dump(made)
@@ -101,9 +100,14 @@ def _add(args: argparse.Namespace, console: Console) -> int:
     return SUCCESS
 
 
-def _configuration(console: Console, made: Any, collector: str) -> None:
+def _refuse_collector(args: argparse.Namespace) -> None:
+    if args.collector and not args.stock:
+        raise Failure("--collector goes with --stock", "leave it out, or see: appliance server add --help")
+
+
+def _configuration(console: Console, made: Any, collector: str | None) -> None:
     """The configuration of a stock agent, as it is and alone on standard output."""
-    console.out.write(made["configuration" if collector == "request" else "heat_configuration"])
+    console.out.write(made["heat_configuration" if collector == "heat" else "configuration"])
     console.note(f"this is /etc/os-collect-config.conf for {made['name']} (keep it private: it holds the machine's credential)")
     console.next(f"appliance deploy NAME --server {made['name']} --script FILE")
 
@@ -166,6 +170,7 @@ def _list(args: argparse.Namespace, console: Console) -> int:
 
 
 def _show(args: argparse.Namespace, console: Console) -> int:
+    _refuse_collector(args)
     path = server_path(args.name)
     if args.stock:
         _configuration(console, console.client.get(f"{path}/configuration"), args.collector)
@@ -208,14 +213,17 @@ def _label(args: argparse.Namespace, console: Console) -> int:
 
 
 def _rename(args: argparse.Namespace, console: Console) -> int:
-    return _edited(console, args.name, {"name": args.new})
+    return _edited(console, args.name, {"name": args.new}, renamed=args.name)
 
 
-def _edited(console: Console, name: str, edit: dict[str, Any]) -> int:
+def _edited(console: Console, name: str, edit: dict[str, Any], renamed: str = "") -> int:
     found = console.client.patch(server_path(name), edit)
     if console.json:
         console.dump(found)
-    console.note(f"{found['name']}: labels {' '.join(found['labels']) or 'none'}")
+    if renamed:
+        console.note(f"renamed {renamed} to {found['name']}")
+    else:
+        console.note(f"{found['name']}: labels {' '.join(found['labels']) or 'none'}")
     console.next(f"appliance server show {found['name']}")
     return SUCCESS
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from appliance.cli.common import NOT_FOUND, REFUSED, SUCCESS, Console, Failure, command, duration_or_none, group, since
+from appliance.cli.common import NOT_FOUND, REFUSED, SUCCESS, Console, Failure, command, duration_or_none, group, since, up_to
 from appliance.client import Refused, part
 
 ROLES = ("admin", "operator", "viewer")
@@ -44,7 +44,7 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         example="appliance audit --limit 20\nappliance audit --object web-1/base",
         reads=True,
     )
-    parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most this many (default 50, at most 1000)")
+    parser.add_argument("--limit", metavar="N", type=up_to(1000), default=50, help="at most this many (default 50, at most 1000)")
     parser.add_argument("--object", metavar="X", help="only about this server, deployment (SERVER/NAME), plan:NAME, or id")
 
 
@@ -124,6 +124,9 @@ def _audit(args: argparse.Namespace, console: Console) -> int:
     found = console.client.get("/v1/audit", limit=args.limit, object=_object(console, args.object))["audit"]
     if console.json:
         console.dump(found)
+        return SUCCESS
+    if not found:
+        console.note(f"there is nothing about {args.object!r}" if args.object else "nothing was done yet")
         return SUCCESS
     console.table(
         ["commit", "when", "by", "did", "to", ""],

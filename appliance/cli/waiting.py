@@ -126,9 +126,13 @@ def wait_for(console: Console, views: list[Any], timeout: int | None) -> int:
     All complete 0; else the first of: one was deleted 5, failed 1, waits for one that failed 4, was not settled in time 3. An appliance
     that does not answer is asked again until the timeout.
     """
-    code = Waiter(console, views, timeout).run()
+    waiter = Waiter(console, views, timeout)
+    code = waiter.run()
+    views = [item.view for item in waiter.items]
     names = [label(view) for view in views]
-    if code == SUCCESS and len(names) == 1:
+    if code == SUCCESS and (held := [label(view) for view in views if view["held"]]):
+        console.next("appliance rerun " + " ".join(held), "to run it again")
+    elif code == SUCCESS and len(names) == 1:
         console.next(f"appliance log {names[0]}")
     elif code in (FAILED, BLOCKED, TIMEOUT):
         console.next(f"appliance why {names[0]}" if len(names) == 1 else "appliance status")

@@ -131,27 +131,30 @@ def renew(
         deployments.set_memory(tx, old.id, memory)
     deployments.set_state(tx, old.id, made.id, terms, standing)
     servers.set_changed(tx, old.server)
-    settle(tx, [old.id])
+    settle(tx, old.id)
     return standing
 
 
-def settle(tx: Tx, moved: Iterable[str]) -> None:
-    """Bring all that (directly or not) depend on `moved` to where they stand now, and wake who waits for them.
+def settle(tx: Tx, moved: str) -> None:
+    """Bring those that come right after `moved` to where they stand now.
 
     A dependant that has been granted or has finished is left alone: dependencies order, they do not propagate.
     """
-    queue, seen = list(moved), set[str]()
-    while queue:
-        for id in deployments.needed_by(tx, queue.pop()):
-            if id in seen:
-                continue
-            seen.add(id)
-            dependant = deployments.by_id(tx, id)
-            if not dependant.standing.ungranted:
-                continue
+    for id in deployments.needed_by(tx, moved):
+        dependant = deployments.by_id(tx, id)
+        if dependant.standing.ungranted:
             stand(tx, dependant)
             tx.touch(f"deployment:{id}", f"server:{dependant.server}")
-            queue.append(id)
+
+
+def tell_of_failure(tx: Tx, failed: Iterable[str]) -> None:
+    """Wake who waits for anything that comes, directly or by way of others, after these: that will not move by itself now."""
+    queue, seen = list(failed), set[str]()
+    while queue:
+        further = [id for id in deployments.needed_by(tx, queue.pop()) if id not in seen]
+        seen.update(further)
+        queue += further
+    tx.touch(*(f"deployment:{id}" for id in seen))
 
 
 def stand(tx: Tx, one: Deployment) -> None:
@@ -200,7 +203,7 @@ def after_switch(tx: Tx, key: Key, *, plan_id: int, version: int, changed: Itera
 
 def what_changed(old: Deployment, wanted: Desire) -> str:
     """Which parts of the fingerprint differ, as a phrase for people."""
-    return fingerprint.describe(fingerprint.changed_parts(old.generation.parts, wanted.parts), wanted.config.statement)
+    return fingerprint.describe(old.generation.parts, wanted.parts, wanted.config.statement)
 
 
 def refuse_if_needed(tx: Tx, old: Deployment, apart_from: set[str]) -> None:

@@ -8,7 +8,7 @@ from appliance.identity import Who
 from appliance.names import check_uuid
 from appliance.numbers import Whole
 from appliance.operations.arrivals import arrive, refusal
-from appliance.operations.changes import settle, waits_for_itself
+from appliance.operations.changes import waits_for_itself
 from appliance.store import deployments, runs
 from appliance.store.deployments import Deployment
 from appliance.store.runs import Claim
@@ -47,11 +47,17 @@ def claim(tx: Tx, server_id: str, who: Who, alive_at: int | None, asked: Asked) 
             check_uuid(kind, id)
     server = arrive(tx, server_id, who, alive_at)
     refused = refusal(server, who)
-    if refused is not None and (server.trouble is None or not asked.runs):
+    if refused is not None and (server.trouble is None or not asked.runs or _granted_before(tx, server, asked)):
         return refused
     if server.trouble is None:
         deployments.forgotten(tx, server_id, asked.forgotten)
     return [_answer(tx, server, who, ask) for ask in asked.runs]
+
+
+def _granted_before(tx: Tx, server: Server, asked: Asked) -> bool:
+    """Whether one of these runs was granted to this server: the machine that was known may start it, and who asks may be another."""
+    answers = [runs.claim_of(tx, ask.run) for ask in asked.runs]
+    return any(one is not None and (one.server, one.answer) == (server.id, "granted") for one in answers)
 
 
 def _answer(tx: Tx, server: Server, who: Who, ask: Ask) -> Claim:
@@ -59,8 +65,6 @@ def _answer(tx: Tx, server: Server, who: Who, ask: Ask) -> Claim:
     if before is not None:
         if before.server != server.id:
             raise NotFound(f"no run {ask.run!r} for this token")
-        if server.trouble is not None and before.answer == "granted":  # granted to the machine that was known, not to this one
-            return Claim(ask.run, server.id, "refused", "other-instance", server.trouble.sentence, [])
         return before
     if runs.by_id(tx, ask.run) is not None:
         raise Invalid(f"run id {ask.run!r} was used already")
@@ -124,4 +128,3 @@ def _grant(tx: Tx, server: Server, who: Who, ask: Ask, found: Deployment, after:
         deployments.set_memory(tx, found.id, msgspec.structs.replace(memory, must_run=False))
     standing = granted(found.standing, ask.run, follows=bool(after))
     deployments.set_state(tx, found.id, found.generation.id, found.terms_number, standing)
-    settle(tx, [found.id])

@@ -18,7 +18,7 @@ def create(tx: Tx, statement: Statement, by: str) -> Config:
     plan = None if statement.source is None else plans.find(tx, statement.source.plan).id
     made = configs.add(tx, statement, plan, by)
     if plan is not None and plans.current(tx, plan) is not None:
-        Sources(tx).resolve(made)
+        Sources(tx, NotFound).resolve(made)
     audit.record(tx, by, "config create", made.id, name=statement.name, group=statement.group)
     return made
 

@@ -71,7 +71,7 @@ class _Batch:
 
     def __init__(self, tx: Tx, key: Key, by: str) -> None:
         self.tx, self.key, self.by = tx, key, by
-        self.sources = Sources(tx)
+        self.sources = Sources(tx, NotFound)
         self.placed: dict[tuple[str, str], str] = {}
         self._statements: list[tuple[Statement, Config]] = []
 
@@ -95,7 +95,7 @@ class _Batch:
         return stored
 
     def needs(self, refs: list[str], id: str) -> list[str]:
-        """The ids of what deployment `id` comes after. Raises Invalid for one that is not there, or is itself."""
+        """The ids of what deployment `id` comes after. Raises NotFound for one that is not there, Invalid for itself."""
         found = list(dict.fromkeys(self.reference(ref) for ref in refs))
         if id in found:
             raise Invalid("a deployment cannot come after itself", hint="take it away from what it comes after")
@@ -113,7 +113,9 @@ class _Batch:
         try:
             return find_deployment(self.tx, ref).id
         except (NotFound, Gone):
-            raise Invalid(f"depends_on names {ref!r}, and there is no such deployment", hint="name it as SERVER/NAME or by id") from None
+            raise NotFound(
+                f"it is to come after {ref!r}, and there is no such deployment", hint="name it as SERVER/NAME or by id"
+            ) from None
 
 
 def create(tx: Tx, key: Key, wanted: list[Wanted], by: str) -> list[Done]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from appliance.config import effective
-from appliance.deployment import run_order
+from appliance.deployment import Blocker, run_order
 from appliance.document import Document, Item, build
 from appliance.errors import Corrupt
 from appliance.keys import Key
@@ -25,20 +25,24 @@ def document(tx: Reader, key: Key, epoch: tuple[int, str], server_id: str) -> Do
 def items(tx: Reader, key: Key, server_id: str) -> list[Item]:
     """A server's deployments in run order, each with all that a document says of it."""
     there = {one.id: one for one in deployments.of_server(tx, server_id)}
-    needs = {id: deployments.needs(tx, id) for id in there}
-    order = run_order((id, one.terms.name, one.seq, needs[id]) for id, one in there.items())
+    needs = deployments.needs_on(tx, server_id)
+    blocked = deployments.blockers_on(tx, server_id)
+    order = run_order((id, one.terms.name, one.seq, needs.get(id, [])) for id, one in there.items())
     known: dict[str, Config] = {}
-    return [_item(tx, key, there[id], [need for need in needs[id] if need in there], there, known) for id in order]
+    found = []
+    for id in order:
+        blockers = [(blocker, blocker.deployment in there) for blocker in blocked.get(id, [])]
+        found.append(_item(tx, key, there[id], [need for need in needs.get(id, []) if need in there], blockers, known))
+    return found
 
 
-def _item(tx: Reader, key: Key, one: Deployment, after: list[str], there: dict[str, Deployment], known: dict[str, Config]) -> Item:
+def _item(tx: Reader, key: Key, one: Deployment, after: list[str], blockers: list[tuple[Blocker, bool]], known: dict[str, Config]) -> Item:
     config = known.get(one.terms.config) or known.setdefault(one.terms.config, configs.by_id(tx, one.terms.config))
     made = config  # the bytes are those the generation was made of, wherever they come from by now
     if one.generation.terms != one.terms_number:
         id = deployments.config_under(tx, one.id, one.generation.terms)
         made = known.get(id) or known.setdefault(id, configs.by_id(tx, id))
     ungranted = one.standing.ungranted
-    blockers = deployments.blockers(tx, one.id) if ungranted else []
     memory = one.memory
     last: dict[str, Any] | None = None
     if memory.last_run is not None:
@@ -60,7 +64,7 @@ def _item(tx: Reader, key: Key, one: Deployment, after: list[str], there: dict[s
         one.terms.interval,
         one.terms.timeout,
         ungranted,
-        [(blocker, blocker.deployment in there) for blocker in blockers],
+        blockers if ungranted else [],
         after,
         config.id,
         config.created_at,

@@ -21,6 +21,7 @@ class View(msgspec.Struct, frozen=True):
     sentence: str
     blockers: list[Blocker]
     needs: list[str]
+    after: list[str]
     settled: str | None
 
 
@@ -31,6 +32,7 @@ class Why(msgspec.Struct, frozen=True):
     because: list[str]
     next: str | None
     runs: list[Run]
+    numbers: dict[str, int]
 
 
 def view(tx: Reader, one: Deployment, seen: Seen | None) -> View:
@@ -47,17 +49,34 @@ def view(tx: Reader, one: Deployment, seen: Seen | None) -> View:
         sentence = f"delivered, no result since {times(one.since)}; its agent reports once, and only when it can"
     elif found:
         sentence = "waits for " + ", ".join(f"{it.server}/{it.name} ({it.status if it.status == 'FAILED' else it.phase})" for it in found)
-    return View(one, phase, sentence, found, deployments.needs(tx, one.id), settled(tx, one))
+    needs = deployments.needs(tx, one.id)
+    after = [deployments.by_id(tx, id).label for id in needs]
+    return View(one, phase, sentence, found, needs, after, settled(tx, one))
 
 
 def pending_sentence(one: Deployment, seen: Seen | None, delivered: bool, now: int) -> str:
     """What is known of a machine that has not asked for what is ready for it."""
     if seen is None:
-        return f"ready; {one.server_name} was never seen, it runs when it joins"
+        joins = "its agent polls" if one.server_kind == "stock" else "it joins"
+        return f"ready; {one.server_name} was never seen, it runs when {joins}"
     if delivered:
         return f"ready; {one.server_name} was handed it and has not asked to start it yet (its agent may be busy with another run)"
-    silent = f" (last seen {(now - seen.at) // 1000} s ago)" if now - seen.at > SILENT_MS else ""
+    silent = f" (last seen {ago(now - seen.at)})" if now - seen.at > SILENT_MS else ""
     return f"ready; {one.server_name} has not fetched it yet{silent}"
+
+
+def silent(seen: Seen | None, now: int) -> bool:
+    """Whether an agent was not heard for so long that it is probably not running."""
+    return seen is None or now - seen.at > SILENT_MS
+
+
+def ago(ms: int) -> str:
+    """How long ago, for people: `12 s ago`, `4 min ago`."""
+    seconds = max(0, ms // 1000)
+    for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {word} ago"
+    return f"{seconds} s ago"
 
 
 def settled(tx: Reader, one: Deployment) -> str | None:
@@ -103,16 +122,23 @@ def why(tx: Reader, one: Deployment, seen: Seen | None) -> Why:
         because.append("its policy is once, and it has been started on this machine before")
     if one.standing.repeating is not None:
         because.append(f"a repeat ({one.terms.policy}) is running beside that")
-    for run in last[:3]:
-        known = deployments.generation_of(tx, one.id, run.generation)
-        because.append(f"run {run.id[:8]} of generation {known[0] if known else 'unknown'}: {run_sentence(run)}")
+    numbers = numbers_of(tx, last)
+    because += [f"run {run.id[:8]} of generation {numbers.get(run.generation, 'unknown')}: {run_sentence(run)}" for run in last[:3]]
     if server.trouble is not None:
         because.append(f"nothing runs on {server.name}: {server.trouble.sentence}")
     if server.rival is not None:
         because.append(f"a second agent spoke with the token of {server.name} and was given nothing")
     if seen is not None:
-        because.append(f"{server.name} was last seen {max(0, tx.now - seen.at) // 1000} s ago")
-    return Why(shown, because, next_command(tx, one, shown, server), last)
+        because.append(f"{server.name} was last seen {ago(tx.now - seen.at)}")
+    if server.kind == "agent" and one.standing.status == "IN_PROGRESS" and shown.phase != "blocked" and silent(seen, tx.now):
+        because.append(f"start the agent on {server.name}, as root: appliance agent run")
+    return Why(shown, because, next_command(tx, one, shown, server), last, numbers)
+
+
+def numbers_of(tx: Reader, found: list[Run]) -> dict[str, int]:
+    """The numbers of the generations of some runs; one that the file does not know is left out."""
+    known = {run.generation: deployments.generation_of(tx, run.deployment, run.generation) for run in found}
+    return {id: one[0] for id, one in known.items() if one is not None}
 
 
 def made_by(past: Past) -> str:
@@ -151,6 +177,8 @@ def next_command(tx: Reader, one: Deployment, shown: View, server: Server) -> st
     roots = failed_roots(tx, one.id) if shown.phase == "blocked" else []
     if roots:
         return f"appliance rerun {roots[0].server}/{roots[0].name}"
+    if shown.blockers:
+        return f"appliance why {shown.blockers[0].server}/{shown.blockers[0].name}"
     if server.kind == "unenrolled" and one.standing.status == "IN_PROGRESS":
         return f"appliance server token {server.name}"
     return None

@@ -4,7 +4,7 @@ import msgspec
 
 from appliance.deployment import Standing, Verdict, finished
 from appliance.keys import Key
-from appliance.operations.changes import desire, refuse_if_needed, renew, settle
+from appliance.operations.changes import desire, refuse_if_needed, renew, settle, tell_of_failure
 from appliance.operations.sources import Sources
 from appliance.store import audit, configs, deployments, runs, servers, stock
 from appliance.store.deployments import Deployment
@@ -76,10 +76,15 @@ def close_runs(tx: Tx, server: str, why: str) -> list[Run]:
         if deployment is None:
             continue
         if concerned:
-            apply(tx, deployment, finished(deployment.standing, run.id, verdict))
+            standing = finished(deployment.standing, run.id, verdict)
+            deployments.set_state(tx, deployment.id, deployment.generation.id, deployment.terms_number, standing)
         else:
             leave(tx, deployment, run)
         remember_end(tx, deployment.id, run, verdict)
+    ids = dict.fromkeys(run.deployment for run in closed)
+    for id in ids:
+        settle(tx, id)
+    tell_of_failure(tx, ids)
     return closed
 
 
@@ -130,4 +135,7 @@ def remember_end(tx: Tx, id: str, run: Run, verdict: Verdict) -> None:
 def apply(tx: Tx, deployment: Deployment, standing: Standing) -> None:
     """Write where a deployment stands and bring those that depend on it to where they stand then."""
     deployments.set_state(tx, deployment.id, deployment.generation.id, deployment.terms_number, standing)
-    settle(tx, [deployment.id])
+    if standing.status != deployment.standing.status:
+        settle(tx, deployment.id)
+        if standing.status == "FAILED":
+            tell_of_failure(tx, [deployment.id])

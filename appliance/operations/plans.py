@@ -85,7 +85,7 @@ def push_version(tx: Tx, command: PushVersion) -> Pushed:
         audit.record(
             tx,
             command.by,
-            "plan.push",
+            "plan push",
             f"plan:{plan.name}",
             version=version.number,
             digest=shown(command.digest),
@@ -162,7 +162,7 @@ def delete_plan(tx: Tx, command: DeletePlan) -> Plan:
             detail={"deployments": users},
         )
     plans.delete(tx, plan.id)
-    audit.record(tx, command.by, "plan.delete", f"plan:{plan.name}")
+    audit.record(tx, command.by, "plan delete", f"plan:{plan.name}")
     tx.touch(f"plan:{plan.name}")
     return plan
 

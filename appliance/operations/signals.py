@@ -196,6 +196,7 @@ def _remember_start(tx: Tx, run: Run, changed: int | None) -> None:
 
 def _started(tx: Tx, run: Run, deployment: Deployment, report: Started) -> Effect:
     if run.stands == "ended":
+        runs.note_start(tx, run.id)
         return Effect("none", "the run was reported as ended before", deployment.standing.status)
     if run.stands == "released":
         return Effect("none", "the run was given back before", deployment.standing.status)
@@ -226,6 +227,7 @@ def _hold_if_once(tx: Tx, deployment: Deployment, run: str) -> None:
 def _finished(tx: Tx, run: Run, deployment: Deployment, report: Finished) -> Effect:
     runs.put_output(tx, run.id, _output(report))
     if run.stands == "ended" and run.reason != "lost":
+        runs.note_start(tx, run.id)
         return Effect("none", f"the run was closed before: {run.sentence}", deployment.standing.status)
     if run.stands == "released":
         return Effect("none", "the run was given back before", deployment.standing.status)

@@ -1,7 +1,7 @@
 """From a config's reference to a plan file to the bytes of the version that is current in this transaction."""
 
 from appliance.config import BODY_BYTES, check_body
-from appliance.errors import Conflict, Invalid
+from appliance.errors import ApplianceError, Conflict, Invalid
 from appliance.plan import Switch
 from appliance.store import blobs, listings, plans
 from appliance.store.configs import Config
@@ -14,16 +14,17 @@ from appliance.store.uses import Resolved
 class Sources:
     """Resolves references within one operation; a listing is read once however many deployments refer to its plan."""
 
-    def __init__(self, tx: Reader) -> None:
+    def __init__(self, tx: Reader, missing: type[ApplianceError] = Conflict) -> None:
         self._tx = tx
+        self._missing = missing  # what it is to refer to a file that is not there
         self._current: dict[int, tuple[Plan, Switch, int, Lines]] = {}
         self._bodies: dict[tuple[bytes, str | None], None] = {}
 
     def resolve(self, config: Config) -> list[Resolved]:
         """The files a config refers to, as they are current now; checked to be what a machine can run.
 
-        Raises Conflict when the plan was deleted or has no current version or no such file, Invalid when the file is no text, too large, or
-        (for `script`) no script.
+        Raises Conflict when the plan was deleted or has no current version, `missing` when that has no such file, Invalid when the file is
+        no text, too large, or (for `script`) no script.
         """
         source = config.statement.source
         if source is None or config.plan is None:
@@ -32,7 +33,7 @@ class Sources:
         where = f"{source.plan}:{source.path}"
         value = lines.get(source.path)
         if value is None:
-            raise Conflict(
+            raise self._missing(
                 f"plan {source.plan!r} has no file {source.path!r} in version {current.version}",
                 hint=f"see what it has with: appliance plan ls {source.plan} {current.version}",
             )

@@ -90,7 +90,7 @@ def _move(
     audit.record(
         tx,
         by,
-        "plan.switch" if back_to is None else "plan.rollback",
+        "plan switch" if back_to is None else "plan rollback",
         f"plan:{plan.name}",
         serial=serial,
         version=version.number,
@@ -120,10 +120,9 @@ def _is_overruled(plan: Plan, current: Switch | None, expected: int | None, forc
         )
     detail |= {"version": current.version, "by": current.by}
     raise Conflict(
-        f"plan {plan.name!r} was switched to version {current.version} by {current.by} at {moment(current.at)} (switch {serial});"
-        f" you expected switch {expected}; nothing was changed",
-        hint=f"see 'appliance plan log {plan.name}' and 'appliance plan show {plan.name} {current.version}';"
-        " push again on top of it, or overrule it with --force",
+        f"plan {plan.name!r} was switched to version {current.version} by {current.by} at {moment(current.at)} (switch {serial}),"
+        f" and this builds upon switch {expected}",
+        hint=f"export it (appliance plan export {plan.name} DIR), put your change in and push that; or overrule it with --force",
         detail=detail,
     )
 

@@ -146,13 +146,17 @@ def tombstones(tx: Reader, server: str) -> list[str]:
     return [id for (id,) in tx.rows(sql, (server,))]
 
 
-def counts(tx: Reader, server: str) -> dict[str, int]:
-    """How many of a server's living deployments stand where: `COMPLETE`, `FAILED`, or the phase of those IN_PROGRESS; `held` too."""
+def counts(tx: Reader, server: str, delivered: int | None = None) -> dict[str, int]:
+    """How many of a server's living deployments stand where: `COMPLETE`, `FAILED`, or the phase of those IN_PROGRESS; `held` too.
+
+    What is pending since the commit `delivered` or before was handed to its agent.
+    """
     found: dict[str, int] = {}
     for word, held, number in tx.rows(
-        "SELECT coalesce(s.phase, s.status), s.held, count(*) FROM deployment d JOIN state s ON s.deployment = d.id"
+        "SELECT iif(s.phase = 'pending' AND s.commit_no <= ?, 'delivered', coalesce(s.phase, s.status)), s.held, count(*)"
+        " FROM deployment d JOIN state s ON s.deployment = d.id"
         " WHERE d.server = ? AND d.deleted_commit IS NULL GROUP BY 1, 2",
-        (server,),
+        (delivered, server),
     ):
         found[word] = found.get(word, 0) + number
         if held:
@@ -165,6 +169,15 @@ def needs(tx: Reader, deployment: str) -> list[str]:
     return [id for (id,) in tx.rows("SELECT needs FROM need WHERE deployment = ? ORDER BY needs", (deployment,))]
 
 
+def needs_on(tx: Reader, server: str) -> dict[str, list[str]]:
+    """What each of a server's deployments depends on; those that depend on nothing are not in it."""
+    found: dict[str, list[str]] = {}
+    sql = "SELECT n.deployment, n.needs FROM need n JOIN deployment d ON d.id = n.deployment WHERE d.server = ? ORDER BY n.needs"
+    for deployment, needs in tx.rows(sql, (server,)):
+        found.setdefault(deployment, []).append(needs)
+    return found
+
+
 def needed_by(tx: Reader, deployment: str) -> list[str]:
     """Living deployments that depend on this one."""
     sql = "SELECT n.deployment FROM need n JOIN deployment d ON d.id = n.deployment WHERE n.needs = ? ORDER BY d.seq"
@@ -173,13 +186,28 @@ def needed_by(tx: Reader, deployment: str) -> list[str]:
 
 def blockers(tx: Reader, deployment: str) -> list[Blocker]:
     """Its dependencies that are not COMPLETE at their current generation."""
-    sql = (
-        "SELECT d.id, s.generation, coalesce(t.name, d.id), d.server, v.name, s.status, s.phase FROM need n"
-        " JOIN deployment d ON d.id = n.needs JOIN server v ON v.id = d.server JOIN state s ON s.deployment = n.needs"
-        " JOIN terms t ON t.deployment = s.deployment AND t.number = s.terms"
-        " WHERE n.deployment = ? AND s.status <> 'COMPLETE' ORDER BY v.name, t.name, d.seq"
-    )
+    sql = f"SELECT {_BLOCKER} FROM need n {_BLOCKER_FROM} WHERE n.deployment = ? {_BLOCKER_REST}"
     return [Blocker(*row) for row in tx.rows(sql, (deployment,))]
+
+
+def blockers_on(tx: Reader, server: str) -> dict[str, list[Blocker]]:
+    """The same for all of a server's deployments; those that nothing blocks are not in it."""
+    found: dict[str, list[Blocker]] = {}
+    sql = (
+        f"SELECT n.deployment, {_BLOCKER} FROM deployment o JOIN need n ON n.deployment = o.id {_BLOCKER_FROM}"
+        f" WHERE o.server = ? AND o.deleted_commit IS NULL {_BLOCKER_REST}"
+    )
+    for deployment, *blocker in tx.rows(sql, (server,)):
+        found.setdefault(deployment, []).append(Blocker(*blocker))
+    return found
+
+
+_BLOCKER = "d.id, s.generation, coalesce(t.name, d.id), d.server, v.name, s.status, s.phase"
+_BLOCKER_FROM = (
+    "JOIN deployment d ON d.id = n.needs JOIN server v ON v.id = d.server JOIN state s ON s.deployment = n.needs"
+    " JOIN terms t ON t.deployment = s.deployment AND t.number = s.terms"
+)
+_BLOCKER_REST = "AND s.status <> 'COMPLETE' ORDER BY v.name, t.name, d.seq"
 
 
 def server_of(tx: Reader, deployment: str) -> str | None:

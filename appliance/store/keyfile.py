@@ -78,6 +78,7 @@ class Lock:
     def __init__(self, database: str, purpose: str) -> None:
         """Take it. Raises Conflict naming who holds it, and since when."""
         self.path = database + ".lock"
+        self._was_there = Path(self.path).exists()
         try:
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             _close_to_others(Path(self.path))
@@ -93,6 +94,8 @@ class Lock:
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         os.pwrite(self._descriptor, f"{purpose}, pid {os.getpid()}, since {since}\n".encode(), 0)
 
-    def release(self) -> None:
-        """Give it back."""
+    def release(self, *, refused: bool = False) -> None:
+        """Give it back; `refused`: and leave nothing behind of a database that is not ours."""
+        if refused and not self._was_there:
+            Path(self.path).unlink(missing_ok=True)
         os.close(self._descriptor)

@@ -237,6 +237,11 @@ def end(tx: Tx, id: str, verdict: Verdict, status_code: int | None, effect: Effe
     )
 
 
+def note_start(tx: Tx, id: str) -> None:
+    """A run that is over was started, as is heard now."""
+    tx.execute("UPDATE run SET started_at = ? WHERE id = ? AND stands = 'ended' AND started_at IS NULL", (tx.now, id))
+
+
 def release(tx: Tx, id: str, why: Release) -> None:
     """A granted run was given back unstarted."""
     tx.execute(

@@ -85,7 +85,10 @@ class Machine:
         os.environ.update(env)
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                code = main(words)
+                try:
+                    code = main(words)
+                except SystemExit as error:
+                    code = int(error.code or 0)
         finally:
             os.environ.clear()
             os.environ.update(before)

@@ -32,7 +32,9 @@ def test_joining_keeps_the_identity_and_says_what_is_next(unjoined: Machine, fak
     [
         (["join", "http://10.1.2.3:1", "t"], 6, "--insecure-http"),
         (["join", "ftp://x", "t"], 2, "no URL"),
-        (["join", "http://127.0.0.1:9", "t"], 7, "refused"),
+        (["join", "http://127.0.0.1:9", "t"], 7, "is the appliance running there"),
+        (["join"], 2, "appliance agent join: the following arguments are required: URL, TOKEN; see: appliance agent join --help\n"),
+        (["frobnicate"], 2, "see: appliance agent --help\n"),
         (["run"], 5, "join"),
         (["run", "--one-pass"], 5, "join"),
         (["status"], 5, "join"),
@@ -45,8 +47,14 @@ def test_errors_are_short_with_a_remedy_and_an_exit_code(unjoined: Machine, word
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("verb", ["join", "run", "status"])
+def test_every_command_has_help_with_an_example(unjoined: Machine, verb: str) -> None:
+    out = unjoined.agent(verb, "--help").stdout
+    assert f"example:\n  appliance agent {verb} " in out
+
+
 def test_a_wrong_token_or_name_joins_nothing(unjoined: Machine, fake: Fake) -> None:
-    assert "unknown token" in unjoined.agent("join", fake.url, "wrong", check=6).stderr
+    assert "let this machine join: unknown token" in unjoined.agent("join", fake.url, "wrong", check=6).stderr
     assert "web-1, not web-2" in unjoined.agent("join", fake.url, "join-token", "--name", "web-2", check=6).stderr
     assert "join" in unjoined.agent("run", "--one-pass", check=5).stderr
 
@@ -73,6 +81,17 @@ def test_many_runs_are_asked_for_in_several_claims_in_order(machine: Machine, fa
     assert [len(claim["runs"]) for claim in fake.claims] == [200, 200, 50]
     asked = [run["deployment"] for claim in fake.claims for run in claim["runs"]]
     assert asked == [item["deployment"] for item in fake.items]
+
+
+def test_a_lone_run_of_an_idle_agent_is_said_to_have_started_while_it_runs(machine: Machine, fake: Fake) -> None:
+    gate = machine.path / "gate"
+    machine.start(APPLIANCE_AGENT_BACKOFF="0.05:60")  # what is not rung for is not sent within this test
+    fake.wait_for(lambda: fake.polls >= 2)
+    fake.change([script(f"while [ ! -e {gate} ]; do sleep 0.02; done")])
+    fake.wait_for(lambda: fake.of("started"))
+    assert fake.of("finished") == []
+    gate.touch()
+    fake.wait_for(lambda: fake.of("finished"))
 
 
 @pytest.mark.parametrize("body", [b"null", b"[]", b"{}", b"<html>", b"\xff\xfe"])

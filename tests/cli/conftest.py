@@ -1,14 +1,16 @@
 """The command line of a user, before a serving process with real agents (`cli`), or before an empty one of its own (`shell`)."""
 
 import json
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ..lab import Lab, Machine
+from ..lab import Lab, Machine, until
 from .serving import Shell, served
 
 HELLO = "#!/bin/sh\necho hello $who\n"
@@ -28,6 +30,17 @@ class Cli(Shell):
         assert err == ""
         return json.loads(out)
 
+    @contextmanager
+    def waiting(self, ref: str, *more: str) -> Iterator[subprocess.Popen]:
+        """`appliance wait` as a process of its own, once it was told where the deployment stands."""
+        asked = f"GET /v1/deployments/{ref} 200 "
+        log = self.lab.path / "appliance.log"
+        before = log.read_text().count(asked)
+        with self.started("wait", ref, *more) as process:
+            until("the command to have asked", lambda: log.read_text().count(asked) > before or process.poll() is not None)
+            assert process.poll() is None
+            yield process
+
     def file(self, name: str, text: str | bytes = HELLO) -> str:
         """A file in the user's directory; its name."""
         path = self.root / name
@@ -39,6 +52,7 @@ class Cli(Shell):
 def serving(tmp_path_factory) -> Iterator[Lab]:
     """One appliance for all tests of the command line that have servers of their own in it."""
     lab = Lab(tmp_path_factory.mktemp("lab"))
+    lab.options = ["--access-log"]
     lab.serve()
     yield lab
     lab.close()
@@ -68,6 +82,7 @@ def machine(serving, name) -> Machine:
 def own(tmp_path) -> Iterator[Lab]:
     """An appliance of this test's own, which it may stop."""
     lab = Lab(tmp_path)
+    lab.options = ["--access-log"]
     lab.serve()
     yield lab
     lab.close()

@@ -84,12 +84,19 @@ class Shell:
         assert "Traceback" not in err
         return err.splitlines()[-1]
 
-    def start(self, *arguments: str) -> subprocess.Popen:
-        """Start as a process of its own."""
-        return subprocess.Popen(
+    @contextmanager
+    def started(self, *arguments: str) -> Iterator[subprocess.Popen]:
+        """A command as a process of its own, which does not outlive the block."""
+        process = subprocess.Popen(
             [sys.executable, "-m", "appliance", *arguments],
             env={**os.environ, **self.environment, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
             cwd=self.root,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
+        with process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.kill()

@@ -107,7 +107,7 @@ def test_runs_lists_generations_and_runs(cli, machine):
     "words, says",
     [
         (["--input", "who=you"], "generation 2 (input who changed)"),
-        (["--drop", "who"], "generation 2 (input who changed)"),
+        (["--drop", "who"], "generation 2 (input who removed)"),
         (["--secret", "who=me"], "updated (inputs changed that trigger nothing)"),
         (["--script", "other.sh"], "generation 2 (script changed)"),
         (["--timeout", "none"], "updated (no timeout); nothing runs for that"),

@@ -148,7 +148,7 @@ def test_flags_come_before_the_environment_and_that_before_the_profile(tmp_path,
     assert main(["status", "--url", "http://127.0.0.1:3"]) == 7
     assert "http://127.0.0.1:3" in one_line(capsys)
     profile.write_text("url = [")
-    assert main(["status"]) == 7
+    assert main(["status"]) == 2
     assert "cannot be read" in one_line(capsys)
 
 
@@ -156,6 +156,8 @@ def test_the_token_too_is_taken_from_the_flag_first(shell):
     shell.environment["APPLIANCE_TOKEN"] = "wrong"
     assert "this token is not known" in shell.fails(6, "status")
     shell.ok("status", "--token", "admin-secret")
+    shell.environment["APPLIANCE_TOKEN"] = ""
+    assert "give it with --token, in APPLIANCE_TOKEN, or in client.toml" in shell.fails(6, "status")
 
 
 def test_what_is_no_appliance_is_named_as_such(tmp_path, capsys):

@@ -171,6 +171,23 @@ def test_ato_08_of_two_who_began_at_the_same_switch_the_second_is_refused(tmp_pa
     assert [(row["version"], row["by"], row["forced"]) for row in log] == [(3, "operator", True), (2, "admin", False), (1, "admin", False)]
 
 
+def test_a_directory_of_which_nothing_is_known_replaces_nothing_of_somebody_elses(shell, lab, database, tmp_path):
+    push(database, "lab", {"x": b"1"})
+    switch_to(database, "lab", 1, by="bob")
+    for _ in range(2):  # trying again changes nothing
+        line = shell.fails(6, "plan", "push", str(lab), "--switch")
+        assert "version 2 is stored but not current: bob switched lab to version 1 " in line
+        for remedy in ("appliance plan diff lab", "appliance plan export lab DIR", "--force"):
+            assert remedy in line
+        assert database.read(plans.overview, "lab").current == 1
+    shell.ok("plan", "export", "lab", str(tmp_path / "copy"))
+    (tmp_path / "copy" / "more").write_bytes(b"x")
+    shell.ok("plan", "push", str(tmp_path / "copy"), "lab", "--switch")
+    shell.ok("plan", "push", str(lab), "lab", "--switch", "--force")
+    shell.ok("plan", "push", str(lab), "--switch")
+    assert database.read(plans.overview, "lab").current == 2
+
+
 def test_a_first_push_remembers_the_serial_of_that_time(shell, lab, database):
     push(database, "lab", {"x": b"1"})
     push(database, "lab", {"x": b"2"})
@@ -322,11 +339,8 @@ def test_ato_02_a_push_that_is_killed_changes_nothing_and_the_next_sends_only_th
     push(database, "lab", {"old": b"old"})
     switch_to(database, "lab", 1)
     for _ in range(10):
-        process = shell.start("plan", "push", str(root), "lab")
-        time.sleep(dice.uniform(0.15, 1.2))
-        process.kill()
-        process.wait()
-        process.stderr.close()
+        with shell.started("plan", "push", str(root), "lab"):
+            time.sleep(dice.uniform(0.15, 1.2))
         overview = database.read(plans.overview, "lab")
         assert (overview.current, overview.serial) == (1, 1)
         assert database.read(plans.whole, "lab", "current")[1] == manifest(entries({"old": b"old"}))

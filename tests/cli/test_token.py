@@ -98,6 +98,7 @@ def test_audit_says_who_did_what_the_newest_first(shell):
     assert [one["verb"] for one in of_one] == ["deployment update", "deployment create"]
     assert [one["verb"] for one in json.loads(shell.ok("audit", "--object", "web-1", "--json")[0])] == ["server add"]
     assert json.loads(shell.ok("audit", "--object", "nothing", "--json")[0]) == []
+    assert shell.ok("audit", "--object", "nothing") == ("", "there is nothing about 'nothing'\n")
 
 
 def test_a_closed_pipe_is_no_error(cli):

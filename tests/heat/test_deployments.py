@@ -61,6 +61,20 @@ def test_a_join_token_for_such_a_server_makes_it_one_that_agents_understand(edge
     assert len(edge.native(made["id"])["server"]["id"]) == 36
 
 
+def test_such_a_server_can_be_marked_for_a_stock_agent_unless_that_cannot_keep_a_policy(edge):
+    made = edge.deploy("old-1")
+    for method, path, body in (
+        ("PATCH", "/v1/servers/old-1", {"stock": True}),
+        ("POST", "/v1/servers", {"name": "old-2", "stock": True}),
+    ):
+        edge.deploy("old-2")
+        edge.application.ok(method, path, json=body)
+    assert len(edge.native(made["id"])["server"]["id"]) == 36
+    edge.deploy("old-3", edge.config(inputs=[{"name": "deployment_run_policy", "value": "always"}])["id"])
+    edge.application.fails(409, "PATCH", "/v1/servers/old-3", json={"stock": True})
+    edge.application.fails(409, "POST", "/v1/servers", json={"name": "old-3", "stock": True})
+
+
 def test_equal_names_and_no_name_are_allowed_and_keep_the_order_of_creation(edge):
     configs = [edge.config(name)["id"] for name in ("b", "same", None, "same", "é", "B", "same", "10", "9", "a", "_", "Z")]
     for id in configs:

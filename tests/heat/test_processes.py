@@ -94,6 +94,8 @@ def test_settings_without_a_credential_are_refused_where_that_is_not_switched_on
 def test_serve_refuses_requests_without_a_credential_beyond_this_host(shell, tmp_path):
     words = ("serve", "--db", str(tmp_path / "x.db"), "--listen", "0.0.0.0:0", "--insecure-http", "--heat-none")
     assert "--heat-none goes with a loopback listener only" in shell.fails(2, *words)
+    words = ("serve", "--db", str(tmp_path / "x.db"), "--listen", "127.0.0.1:0", "--url", "https://lab.example", "--heat-none")
+    assert "--heat-none is for clients on this host only" in shell.fails(2, *words)
 
 
 def test_server_add_and_show_print_the_whole_configuration_for_either_collector(shell):

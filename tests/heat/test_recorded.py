@@ -4,12 +4,14 @@ import hashlib
 import hmac
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from appliance.operations.heat_signals import temp_url_key
 from appliance.store import configs
+from appliance.web.heat import app
 
 from ..samples import KEY, shared
 from .edge import BASE, Edge
@@ -226,3 +228,8 @@ def test_only_stacks_are_left_out_of_the_replay():
     assert all("/stacks" in exchange["path"] for exchange in left)
     assert len(left) == 142
     assert len(exchanges()) == 303
+
+
+def test_every_difference_on_purpose_is_named_in_the_readme():
+    listed = [line[2:] for line in Path(app.__file__).with_name("README.md").read_text().splitlines() if line.startswith("- ")]
+    assert {why for _, why in DIFFERENT.values()} <= set(listed)

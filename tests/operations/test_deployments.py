@@ -49,8 +49,8 @@ def test_one_config_that_many_items_state_is_stored_once(site, m):
 @pytest.mark.parametrize(
     "bad, kind, words",
     [
-        (("m/b", None, {"depends_on": ["m/nothing"]}), Invalid, "m/nothing"),
-        (("m/b", None, {"depends_on": ["00000000-0000-4000-8000-000000000000"]}), Invalid, "no such deployment"),
+        (("m/b", None, {"depends_on": ["m/nothing"]}), NotFound, "m/nothing"),
+        (("m/b", None, {"depends_on": ["00000000-0000-4000-8000-000000000000"]}), NotFound, "no such deployment"),
         (("m/b", None, {"depends_on": ["m/b"]}), Invalid, "itself"),
         (("m/a", None, {}), Conflict, "m/a"),
         (("x/b", None, {}), NotFound, "'x'"),

@@ -165,7 +165,7 @@ def test_each_operation_is_in_the_audit_and_wakes_who_waits(tmp_path):
     roll_back(database, "lab")
     database.write(plans.delete_plan, DeletePlan("lab", "ann"))
     verbs = [deed.verb for deed in database.read(audit.newest, limit=10)]
-    assert verbs == ["plan.delete", "plan.rollback", "plan.switch", "plan.switch", "plan.push", "plan.push"]
+    assert verbs == ["plan delete", "plan rollback", "plan switch", "plan switch", "plan push", "plan push"]
     assert [topics for topics in woken if "plan:lab" in topics] == [{"plan:lab"}] * 6
     generator.close()
 

@@ -126,3 +126,31 @@ def test_a_stock_server_takes_no_policy_its_agent_cannot_keep(site, policy):
     site.deploy("s/a")
     with pytest.raises(Conflict, match="stock agent"):
         site.edit("s/a", policy=policy)
+
+
+def test_sem_01_what_is_added_leaves_what_is_finished_alone(site, m):
+    for name, policy in (("a", "once"), ("b", "on-change")):
+        site.deploy(f"m/{name}", policy=policy)
+        m.runs(name)
+    site.deploy("m/c")
+    m.runs("c")
+    for _ in range(5):
+        assert m.claim("a", "b", "c") == ["claimed"] * 3
+    assert [len(site.runs(f"m/{name}")) for name in "abc"] == [1, 1, 1]
+
+
+def test_sem_02_after_a_boot_only_repeats_run_and_each_is_a_row(site, m):
+    for name, policy in (("a", "once"), ("b", "per-boot"), ("c", "always"), ("d", "on-change")):
+        site.deploy(f"m/{name}", policy=policy)
+        m.runs(name)
+    m.boots("boot-2")
+    m.arrives()
+    assert m.claim("a", "b", "c", "d") == ["claimed"] * 4
+    m.repeats("b", "boot")
+    m.repeats("c", "agent-start")
+    assert [[run.boot for run in site.runs(f"m/{name}")] for name in "abcd"] == [
+        ["boot-1"],
+        ["boot-1", "boot-2"],
+        ["boot-1", "boot-2"],
+        ["boot-1"],
+    ]

@@ -135,7 +135,7 @@ def test_the_old_command_makes_a_temporary_url_that_takes_the_result(client, lab
     subprocess.run(["curl", "-fsS", "-X", "PUT", "-d", report, url], check=True, capture_output=True)
     [shown] = client.json("software", "deployment", "list", "--server", "elsewhere")
     assert shown["status"] == "COMPLETE"
-    assert client.ok("software", "deployment", "output", "show", shown["id"], "result").strip() == "R"
+    assert client.ok("software", "deployment", "output", "show", shown["id"], "result").split() == ["output_value:", "result:", "R"]
 
 
 def test_the_library_reads_updates_and_deletes(client, lab):

@@ -158,3 +158,6 @@ def test_a_503_while_it_reports_is_retried_and_what_is_not_is_seen_as_delivered_
         lab.client.post(f"/v1/deployments/{lost}/rerun")
         until("it to run again", lambda: shown(lab, lost)["status"] == "COMPLETE")
         agent.stop()
+        lab.options = ["--heat-none", "--url", lab.url]
+        lab.stop()
+        lab.serve()

@@ -25,7 +25,7 @@ def test_one_is_answered_as_one_and_a_list_as_a_list(application, m):
         "created", True, "IN_PROGRESS", "pending", 1,
     )  # fmt: skip
     again = application.ok("POST", "/v1/deployments", json=[{"server": "m", "name": "a", "config": SCRIPT, "update": True}])
-    assert [(one["did"], one["changes"]) for one in again] == [("updated", ["input who changed"])]
+    assert [(one["did"], one["changes"]) for one in again] == [("updated", ["input who removed"])]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_one_is_answered_as_one_and_a_list_as_a_list(application, m):
         ({"config": {"group": "script", "body": "echo"}}, 400, "line 1"),
         ({"config": {"group": "script", "source": {"plan": "lab", "path": "a"}}}, 404, "'lab'"),
         ({"depends_on": ["m/new"]}, 400, "itself"),
-        ({"depends_on": ["m/zz"]}, 400, "m/zz"),
+        ({"depends_on": ["m/zz"]}, 404, "m/zz"),
         ({"policy": "always", "interval": 1}, 400, "too short"),
     ],
 )

@@ -136,6 +136,8 @@ async def list_deployments(request: Request) -> Response:
     query = request.query_params
     appliance = context(request)
     after = number_of(request, "after") or 0
+    if query.get("name") is not None and query.get("server") is None:
+        raise Invalid("'name' goes with 'server': a name is unique on one server only")
     found, following = await appliance.database.aread(_page, appliance, query.get("server"), query.get("name"), query.get("status"), after)
     return Json({"deployments": found, "next": following})
 
@@ -279,8 +281,10 @@ async def get_runs(request: Request) -> Response:
             id = find_deployment(tx, ref).id
         except Gone:
             id = ref
+        found = runs.of_deployment(tx, id)
+        numbers = explain.numbers_of(tx, found)
         return {
-            "runs": [run_view(run) for run in runs.of_deployment(tx, id)],
+            "runs": [run_view(run, numbers.get(run.generation)) for run in found],
             "generations": [past_view(past) for past in deployments.generations(tx, id)],
         }
 
@@ -296,7 +300,7 @@ async def get_run(request: Request) -> Response:
         run = runs.by_id(tx, id)
         if run is None:
             raise NotFound(f"no run {id!r}", hint="see the runs of a deployment with: appliance deployment runs SERVER/NAME")
-        return run_view(run, runs.output_of(tx, id))
+        return run_view(run, explain.numbers_of(tx, [run]).get(run.generation), runs.output_of(tx, id))
 
     return Json(context(request).database.read(read))
 

@@ -51,7 +51,9 @@ class TokenIn(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _view(tx: Reader, appliance: Context, server: Server) -> dict[str, Any]:
-    return server_view(server, servers.labels_of(tx, server.id), deployments.counts(tx, server.id), appliance.seen.of(tx, server.id))
+    seen = appliance.seen.of(tx, server.id)
+    counts = deployments.counts(tx, server.id, None if seen is None else seen.delivered)
+    return server_view(server, servers.labels_of(tx, server.id), counts, seen)
 
 
 def _page(tx: Reader, appliance: Context, label: str | None, after: str) -> list[dict[str, Any]]:

@@ -75,6 +75,7 @@ def deployment_view(view: View) -> dict[str, Any]:
         "config": one.terms.config,
         "inputs": given_view(one.terms.inputs),
         "depends_on": view.needs,
+        "after": view.after,
         "blocked_on": [
             {"id": it.deployment, "label": f"{it.server}/{it.name}", "status": it.status, "phase": it.phase} for it in view.blockers
         ],
@@ -84,7 +85,8 @@ def deployment_view(view: View) -> dict[str, Any]:
 
 def why_view(why: Why) -> dict[str, Any]:
     """An explanation."""
-    return {"deployment": deployment_view(why.view), "because": why.because, "next": why.next, "runs": [run_view(run) for run in why.runs]}
+    shown = [run_view(run, why.numbers.get(run.generation)) for run in why.runs]
+    return {"deployment": deployment_view(why.view), "because": why.because, "next": why.next, "runs": shown}
 
 
 def past_view(past: Past) -> dict[str, Any]:
@@ -101,12 +103,13 @@ def past_view(past: Past) -> dict[str, Any]:
     }
 
 
-def run_view(run: Run, output: Output | None = None) -> dict[str, Any]:
-    """One run; with its output where that was asked for."""
+def run_view(run: Run, number: int | None, output: Output | None = None) -> dict[str, Any]:
+    """One run, of the generation with this number; with its output where that was asked for."""
     found: dict[str, Any] = {
         "id": run.id,
         "deployment": run.deployment,
         "generation": run.generation,
+        "generation_number": number,
         "attempt": run.attempt,
         "leg": run.leg,
         "repeat": run.repeat,
@@ -141,6 +144,7 @@ def config_view(config: Config, *, body: bool = True) -> dict[str, Any]:
         "outputs": outputs_of(statement),
         "options": statement.options,
         "created_at": instant(config.created_at),
+        "deleted_at": instant(config.hidden_at),
         "by": config.by,
     }
 

@@ -1,0 +1,16 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..lab import Lab
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    made = Lab(tmp_path)
+    try:
+        made.serve()
+        yield made
+    finally:
+        made.close()
