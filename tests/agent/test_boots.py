@@ -193,7 +193,7 @@ def test_while_a_person_has_to_decide_not_even_repeats_run(machine: Machine, fak
     fake.document_status = (409, {"error": {"code": code, "message": "two machines speak", "hint": "decide"}})
     machine.one_pass(check=6)
     assert machine.count("a") == 1
-    assert machine.status()["problem"] == "the appliance answered 409 two machines speak decide"
+    assert machine.status()["problem"] == "the appliance answered 409 two machines speak; decide"
     fake.document_status = None
     machine.one_pass()
     assert machine.count("a") == 2

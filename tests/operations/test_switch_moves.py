@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.errors import Conflict, Invalid
+from appliance.errors import Conflict, Invalid, NotFound
 from appliance.operations import plans
 from appliance.operations.plans import DeletePlan
 
@@ -178,7 +178,7 @@ def test_a_plan_with_nothing_current_or_nothing_of_that_name_cannot_be_deployed(
     with pytest.raises(Conflict, match="no current version"):
         site.deploy("m/a", from_plan("lab", "a"))
     switch_to(site.database, "lab", 1)
-    with pytest.raises(Conflict, match="no file 'x'"):
+    with pytest.raises(NotFound, match="no file 'x'"):
         site.deploy("m/a", from_plan("lab", "x"))
     with pytest.raises(Exception, match="no plan"):
         site.deploy("m/a", from_plan("nothing", "a"))
