@@ -15,8 +15,8 @@ WITHIN = 400  # histories in which a planted fault is found, from any seed on; m
 # Where to begin, so that it takes no time: a little before a history that finds it.
 BEGIN = {
     "grant_without_the_generation_check": 110, "claim_answers_not_remembered": 44, "complete_at_once_though_it_was_left": 84,
-    "finished_not_idempotent": 62, "release_keeps_the_rerun": 20, "switch_moves_one_of_many": 116, "grant_without_the_dependency_check": 216,
-    "sent_is_taken_for_delivered": 62, "once_forgets_its_own_run": 36,
+    "finished_not_idempotent": 62, "release_keeps_the_rerun": 20, "switch_moves_one_of_many": 116,
+    "grant_without_the_dependency_check": 216, "sent_is_taken_for_delivered": 62, "once_forgets_its_own_run": 36,
 }  # fmt: skip
 
 
