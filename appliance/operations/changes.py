@@ -180,9 +180,13 @@ def stand(tx: Tx, one: Deployment) -> None:
 
 
 def waits_for_itself(tx: Reader, one: Deployment) -> bool:
-    """Whether a `once` one must wait for the word of its own earlier run: if that has started, the change since is held and not run."""
+    """Whether a `once` one must wait for the word of its own earlier run: if that has started, the change since is held and not run.
+
+    One that is held already waits for it, too: should that run be given back, the change runs in its place.
+    """
     changed = one.terms.policy == "once" and one.standing.ungranted and not one.memory.must_run
-    return changed and bool(runs.open_of_deployment(tx, one.id))
+    held = one.standing.held and one.standing.phase is not None
+    return (changed or held) and bool(runs.open_of_deployment(tx, one.id))
 
 
 def after_switch(tx: Tx, key: Key, *, plan_id: int, version: int, changed: Iterable[str], by: str) -> Moved:

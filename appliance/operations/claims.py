@@ -91,14 +91,14 @@ def _judge(tx: Tx, server: Server, ask: Ask, found: Deployment | None) -> tuple[
         return "superseded", f"generation {found.generation.number} is current", []
     if found.standing.reason == "cancelled" and found.standing.run is None:
         return "cancelled", found.standing.sentence, []
+    if waits_for_itself(tx, found):
+        return "blocked", "an earlier run has not been reported to its end", []
     if not found.standing.ungranted:
         return "claimed", f"it is {found.standing.phase or found.standing.status}", []
     if ask.attempt != found.standing.attempt:
         return "claimed", f"attempt {found.standing.attempt} is the one to run", []
     if found.standing.next_at is not None:
         return "blocked", f"attempt {ask.attempt} is not due yet", []
-    if waits_for_itself(tx, found):
-        return "blocked", "an earlier run has not been reported to its end", []
     after: list[str] = []
     for blocker in deployments.blockers(tx, found.id):
         if blocker.server_id != server.id or not _under_way(tx, blocker):

@@ -129,6 +129,20 @@ def test_a_rerun_that_was_changed_while_it_was_granted_is_said_to_run_once_it_ha
     assert site.stands("m/a") == "COMPLETE held"
 
 
+def test_a_change_that_is_held_for_a_granted_rerun_is_not_asked_for_until_that_is_given_back(site, m):
+    site.deploy("m/a", policy="once")
+    m.runs("a")
+    site.rerun("m/a")
+    again = m.granted("a")
+    site.edit("m/a", config=script("new"))
+    assert not m.item("a")["ready"]
+    assert m.claim("a") == ["blocked"]  # not `claimed`, which is for good
+    m.releases(again)
+    assert site.stands("m/a") == "pending"
+    assert m.item("a")["ready"]
+    assert m.claim("a") == ["granted"]
+
+
 def test_it_may_become_once_after_it_ran(site, m):
     site.deploy("m/a")
     m.runs("a")

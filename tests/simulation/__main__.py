@@ -28,7 +28,7 @@ def main() -> int:
     if asked.jobs == 1:
         found = [_some(0, asked)]
     else:
-        with multiprocessing.get_context("spawn").Pool(asked.jobs) as pool:
+        with multiprocessing.get_context("fork").Pool(asked.jobs) as pool:
             found = pool.starmap(_some, [(job, asked) for job in range(asked.jobs)])
     took = time.monotonic() - began
     histories, events = (sum(one[n] for one in found) for n in (0, 1))

@@ -71,11 +71,13 @@ class Choice:
 
     def _motif(self) -> list[Event]:
         """A few events that belong together; others may come between them."""
-        one, two = self._slot(), self._slot()
+        one, two = self._neighbours()
         at, code = int(one[1]), int(self.random.random() < 0.5)
+        new = self._place()
+        its = int(new[1])
         this, other = self.random.sample([["loud", one, "0"], ["loud", one, "1"], ["loud", one, "2"]], 2)
         both: list[Event] = [["op", ["rerun", sorted({one, two})], "ok"], ["poll", at, []], ["step", at, []]]
-        ends: list[Event] = [["exit", at, "", code], ["poll", at, []], ["step", at, []], ["deliver", at, []]]
+        ends: list[Event] = [["exit", at, "", code], ["poll", at, []], ["step", at, []], ["deliver", at, self._fates()]]
         motifs: list[list[Event]] = [
             # there and back, with something in between
             [["op", this, "ok"], ["go", at, 0], ["op", other, "ok"], ["go", at, code], ["op", this, "ok"], ["go", at, 0]],
@@ -89,10 +91,14 @@ class Choice:
             # what others wait for begins anew
             [["op", ["needs", two, [one]], "ok"], ["op", ["rerun", [one, two]], "ok"], ["go", at, code], ["poll", at, []],
              ["op", ["rerun", [one]], "ok"], ["step", at, []], ["deliver", at, []]],
-            # a plan there and back
-            [["op", ["switch", "p", 2], "ok"], ["go", at, code], ["op", ["rollback", "p"], "ok"], ["go", at, 0]],
+            # a new one that is changed before anybody knows that it runs
+            [["op", ["create", new, "1", self.random.choice(POLICIES[:2]), []], "ok"], ["poll", its, []], ["step", its, []],
+             ["op", ["loud", new, "1"], "ok"], ["poll", its, []], ["exit", its, "", code], ["go", its, 0]],
+            # a plan there and back, with several that use it
+            [["op", ["pair", new, self._place(), "p:f0", self.policies[0]], "ok"], ["go", its, 0],
+             ["op", ["switch", "p", 2], "ok"], ["go", at, code], ["op", ["rollback", "p"], "ok"], ["go", at, 0]],
         ]  # fmt: skip
-        return self.random.choice(motifs)
+        return self.random.choices(motifs, [2, 4, 1, 1, 1, 1, 1, 1])[0]
 
     def _resolved(self, event: Event, world: World) -> Event | None:
         """A planned event as it can happen now, or None."""
@@ -179,6 +185,15 @@ class Choice:
         if self.made and self.random.random() < 0.9:
             return self.random.choice(self.made)
         return self._place()
+
+    def _neighbours(self) -> tuple[str, str]:
+        """Two, where there are two of one server: the second is the first that its machine would run."""
+        one = self._slot()
+        others = sorted({slot for slot in self.made if slot[:2] == one[:2] and slot != one})
+        if not others or self.random.random() < 0.2:
+            return one, self._slot()
+        two, one = sorted((one, self.random.choice(others)))
+        return one, two
 
     def _place(self) -> str:
         return f"m{self.random.randrange(self.servers)}/{self.random.choice(self.names)}"

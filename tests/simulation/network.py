@@ -11,10 +11,9 @@ from .appliance import Appliance, Died
 if TYPE_CHECKING:
     from .machine import Body
 
-# What may become of a request. ok; drop: it never arrives; mute: its answer does not; late: it is held up on the way; slow: its answer is;
-# stuck: it is held up and then lost;
-# twice: it arrives twice; stray: a copy of it arrives some other time, too; die: the appliance is killed before its commit; dead: ... after
-# it; short: a document comes with a part of its items only.
+# What may become of a request. drop: it never arrives; mute: its answer does not. late: it is held up on the way; slow: its answer is.
+# stuck: it is held up and then lost. twice: it arrives twice; stray: a copy of it arrives some other time, too. die: the appliance is
+# killed before its commit; dead: after it. short: a document comes with a part of its items only.
 FATES = ("ok", "drop", "mute", "late", "slow", "stuck", "twice", "stray", "die", "dead", "short")
 
 
