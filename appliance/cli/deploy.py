@@ -55,6 +55,12 @@ def terms_flags(parser: argparse.ArgumentParser) -> None:
         "--after", metavar="X", action="append", help="only when this one is complete: SERVER/NAME, an id, or NAME on the same server"
     )
     parser.add_argument(
+        "--follow",
+        metavar="X",
+        action="append",
+        help="as --after, and again when that one has a new generation that is not complete at once",
+    )
+    parser.add_argument(
         "--timeout", metavar="TIME", type=duration_or_none, default=argparse.SUPPRESS, help="its time limit: 90s, 5m, 1h, none (default 1h)"
     )
     parser.add_argument(
@@ -88,7 +94,7 @@ def actions(text: str) -> list[str]:
 
 
 def after(refs: list[str], server: str) -> list[str]:
-    """What --after names, for a deployment of `server`."""
+    """What --after or --follow names, for a deployment of `server`."""
     return [ref if "/" in ref or UUID.fullmatch(ref) else f"{server}/{ref}" for ref in refs]
 
 
@@ -129,6 +135,7 @@ def _item(args: argparse.Namespace, config: Any, server: Any) -> dict[str, Any]:
     plain, secret = given(args)
     item: dict[str, Any] = {"server": server["id"], "name": args.name, "config": config, "inputs": plain, "secrets": secret, "update": True}
     item |= {"policy": args.policy, "interval": args.interval, "depends_on": after(args.after or [], server["name"])}
+    item |= {"follow": after(args.follow or [], server["name"])}
     item |= {"attempts": args.attempts} if args.attempts else {}
     item |= {"actions": args.actions} if args.actions else {}
     return item | ({"timeout": args.timeout} if "timeout" in args else {})

@@ -125,7 +125,7 @@ def _show(args: argparse.Namespace, console: Console) -> int:
     ]
     lines += [("input", f"{name} = {_given(value)}") for name, value in sorted(one["inputs"].items())]
     lines += [("output", it["name"] + (" (an error)" if it["error_output"] else "")) for it in config["outputs"]]
-    lines += [("after", _label_of(console, id)) for id in one["depends_on"]]
+    lines += [("follows" if id in one["follow"] else "after", _label_of(console, id)) for id in one["depends_on"]]
     lines += [("id", one["id"])]
     console.print(label(one), *(f"  {name:<11} {value}" for name, value in lines))
     console.next(f"appliance why {label(one)}" if one["status"] != "COMPLETE" else f"appliance log {label(one)}")
@@ -198,10 +198,12 @@ def _update(args: argparse.Namespace, console: Console) -> int:
     old = find(console, args.deployment)
     edit: dict[str, Any] = {"inputs": plain, "secrets": secret, "drop": args.drop}
     edit |= _stated(args, console, old)
-    if args.no_after and args.after:
-        raise Failure("--after and --no-after contradict each other")
+    if args.no_after and (args.after or args.follow):
+        raise Failure("--no-after contradicts --after and --follow")
     if args.after or args.no_after:
         edit["depends_on"] = after(args.after or [], old["server"]["name"])
+    if args.follow:
+        edit["follow"] = after(args.follow, old["server"]["name"])
     if args.interval or args.no_interval:
         edit["interval"] = args.interval
     edit |= {"policy": args.policy} if args.policy else {}

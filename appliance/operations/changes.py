@@ -8,7 +8,7 @@ import msgspec
 from appliance import config as configs_rules
 from appliance import fingerprint
 from appliance.config import Given, Statement
-from appliance.deployment import Action, Cause, Memory, Policy, Standing, begin, next_action, nothing_to_do, waiting, waiting_on
+from appliance.deployment import AT_ONCE, Action, Cause, Memory, Policy, Standing, begin, next_action, nothing_to_do, waiting, waiting_on
 from appliance.errors import ApplianceError, Conflict
 from appliance.keys import Key
 from appliance.operations.sources import Sources
@@ -36,12 +36,12 @@ class Desire(msgspec.Struct, frozen=True):
     fingerprint: bytes
 
 
-def desire(key: Key, sources: Sources, config: Config, inputs: dict[str, Given]) -> Desire:
-    """Resolve a config and given inputs as of now. Raises what `Sources.resolve` raises."""
+def desire(key: Key, sources: Sources, config: Config, inputs: dict[str, Given], follows: Iterable[str] = ()) -> Desire:
+    """Resolve a config, given inputs and what is followed as of now. Raises what `Sources.resolve` raises."""
     files = sources.resolve(config)
     body = files[0].digest if files else fingerprint.body_digest(config.statement.body)
     values = configs_rules.triggering(config.statement, configs_rules.effective(config.statement, clear(key, inputs)))
-    parts = fingerprint.parts_of(key, config.statement, body, values)
+    parts = fingerprint.parts_of(key, config.statement, body, values, sources.followed(follows))
     return Desire(config, inputs, files, parts, fingerprint.whole(key, parts))
 
 
@@ -94,6 +94,7 @@ def _generation(
 
 def renew(
     tx: Tx,
+    key: Key,
     old: Deployment,
     wanted: Desire,
     cause: Cause,
@@ -106,12 +107,14 @@ def renew(
     policy: Policy | None = None,
     works: tuple[Action, ...] | None = None,
     wiped: bool = False,
+    moved: dict[str, str] | None = None,
 ) -> Standing:
     """Make the next generation of a deployment and say where it stands on it.
 
     `must`: it runs though nothing changed (rerun, reset, a move to `always`). `action`: CREATE until one has been started on this instance,
     then UPDATE, where none is said; one that there is no work for is COMPLETE at once. `terms`, `policy` and `works` (the actions it has
     work for) are the new ones where they changed. `wiped`: what was remembered of this machine is forgotten.
+    Those that follow it get theirs in the same commit; `moved` takes up all that got one, with their servers.
     """
     terms = old.terms_number if terms is None else terms
     start = max(tx.now, old.generation.action_start + 1)
@@ -132,13 +135,30 @@ def renew(
         standing = nothing_to_do(action, before)
     if standing.ungranted:
         memory = msgspec.structs.replace(memory, substantial=made.id)
+    elif standing.sentence == AT_ONCE:  # it is back where those that follow it have seen it
+        memory = msgspec.structs.replace(memory, substantial=memory.completed_generation)
     if memory != old.memory:
         deployments.set_memory(tx, old.id, memory)
     deployments.set_state(tx, old.id, made.id, terms, standing)
     watch_deletion(tx, deployments.by_id(tx, old.id))
     servers.set_changed(tx, old.server)
     settle(tx, old.id)
+    if moved is not None:
+        moved[old.id] = old.server
+    if memory.substantial != old.memory.substantial:
+        follow(tx, key, old, by, moved)
     return standing
+
+
+def follow(tx: Tx, key: Key, followed: Deployment, by: str, moved: dict[str, str] | None = None) -> None:
+    """Those that follow a deployment whose generation counts anew for them get one of their own, and those that follow them."""
+    for id in deployments.followers(tx, followed.id):
+        one = deployments.by_id(tx, id)
+        if one.leaving:
+            continue
+        wanted = desire(key, Sources(tx), configs.by_id(tx, one.terms.config), one.terms.inputs, one.terms.follows)
+        if wanted.fingerprint != one.generation.fingerprint:
+            renew(tx, key, one, wanted, "follow", f"{followed.label} changed, which it follows", by, moved=moved)
 
 
 def watch_deletion(tx: Tx, one: Deployment) -> None:
@@ -204,7 +224,7 @@ def after_switch(tx: Tx, key: Key, *, plan_id: int, version: int, changed: Itera
             if old.leaving:
                 continue
             try:
-                wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs)
+                wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs, old.terms.follows)
             except ApplianceError as error:
                 raise type(error)(
                     f"{error.message}; {old.label} uses it, so nothing was switched",
@@ -212,8 +232,7 @@ def after_switch(tx: Tx, key: Key, *, plan_id: int, version: int, changed: Itera
                     detail=error.detail,
                 ) from None
             if wanted.fingerprint != old.generation.fingerprint:
-                renew(tx, old, wanted, "switch", f"{what_changed(old, wanted)} (version {version})", by)
-                moved[id] = old.server
+                renew(tx, key, old, wanted, "switch", f"{what_changed(old, wanted)} (version {version})", by, moved=moved)
     return Moved(list(moved), list(dict.fromkeys(moved.values())))
 
 

@@ -168,6 +168,7 @@ def made_by(past: Past) -> str:
         "switch": f"a switch by {past.by}",
         "rerun": f"a rerun by {past.by}",
         "reset": "the server was reset",
+        "follow": f"what it follows was changed by {past.by}",
         "delete": f"deleted by {past.by}",
         "suspend": f"suspended by {past.by}",
         "resume": f"resumed by {past.by}",

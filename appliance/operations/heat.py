@@ -15,9 +15,9 @@ from appliance.heat import UNSET_REASON, Kept, Over, Shown
 from appliance.keys import Key
 from appliance.operations import fate
 from appliance.operations.changes import desire, first_generation, renew
-from appliance.operations.deployments import checked_terms
 from appliance.operations.documents import body_of
 from appliance.operations.sources import Sources, text_of
+from appliance.operations.terms import checked_terms
 from appliance.store import audit, blobs, configs, deployments, generations, runs, servers
 from appliance.store import heat as store
 from appliance.store.configs import Config as Config
@@ -220,8 +220,8 @@ def _rebind(tx: Tx, key: Key, one: Deployment, config: Config, action: Action, b
     checked_terms(servers.by_id(tx, one.server), terms)
     number = one.terms_number + 1
     deployments.set_terms(tx, one.id, number, terms, deployments.needs(tx, one.id), by)
-    wanted = desire(key, Sources(tx), config, terms.inputs)
-    renew(tx, one, wanted, "heat", "another config", by, must=True, action=action, terms=number, policy=policy, works=ACTIONS)
+    wanted = desire(key, Sources(tx), config, terms.inputs, terms.follows)
+    renew(tx, key, one, wanted, "heat", "another config", by, must=True, action=action, terms=number, policy=policy, works=ACTIONS)
 
 
 def delete_deployment(tx: Tx, key: Key, id: str, by: str) -> None:

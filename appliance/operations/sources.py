@@ -1,9 +1,11 @@
 """From a config's reference to a plan file to the bytes of the version that is current in this transaction."""
 
+from collections.abc import Iterable
+
 from appliance.config import BODY_BYTES, check_body
 from appliance.errors import ApplianceError, Conflict, Invalid
 from appliance.plan import Switch
-from appliance.store import blobs, listings, plans
+from appliance.store import blobs, deployments, listings, plans
 from appliance.store.configs import Config
 from appliance.store.listings import Lines
 from appliance.store.plans import Plan
@@ -19,6 +21,10 @@ class Sources:
         self._missing = missing  # what it is to refer to a file that is not there
         self._current: dict[int, tuple[Plan, Switch, int, Lines]] = {}
         self._bodies: dict[tuple[bytes, str | None], None] = {}
+
+    def followed(self, ids: Iterable[str]) -> dict[str, str | None]:
+        """The generations that those who follow these deployments look at."""
+        return {id: deployments.substantial(self._tx, id) for id in ids}
 
     def resolve(self, config: Config) -> list[Resolved]:
         """The files a config refers to, as they are current now; checked to be what a machine can run.

@@ -12,7 +12,7 @@ from appliance.store.tx import Reader, Tx
 
 _COLUMNS = """
   d.seq, d.id, d.server, v.name, v.kind, d.created_at, d.deleted_commit, d.deleted_at,
-  t.number, t.name, t.policy, t.interval_s, t.timeout_s, t.config, t.inputs, t.max_attempts, t.actions,
+  t.number, t.name, t.policy, t.interval_s, t.timeout_s, t.config, t.inputs, t.max_attempts, t.actions, t.needs,
   g.id, g.number, g.terms, g.action, g.fingerprint, g.parts, g.cause, g.detail, g.action_start, g.commit_no, g.created_at, g.by,
   s.status, s.phase, s.reason, s.sentence, s.held, s.run, s.repeating, s.attempt, s.tries, s.next_at,
   s.since, s.commit_no,
@@ -32,7 +32,8 @@ _FROM = """
 class Terms(msgspec.Struct, frozen=True):
     """What is desired of a deployment. Seconds; `timeout` None for none; `config` is an id, `inputs` are those given.
 
-    `attempts`: how often it is tried at most. `actions`: those it has work for.
+    `attempts`: how often it is tried at most. `actions`: those it has work for. `follows`: of what it
+    depends on, that of which a new generation makes one of this.
     """
 
     name: str | None
@@ -43,6 +44,7 @@ class Terms(msgspec.Struct, frozen=True):
     inputs: dict[str, Given]
     attempts: int = 1
     actions: tuple[Action, ...] = WORKS
+    follows: tuple[str, ...] = ()
 
 
 class Generation(msgspec.Struct, frozen=True):
@@ -102,14 +104,15 @@ _make_memory: Callable[..., Memory] = Memory
 def _deployment(row: tuple[Any, ...]) -> Deployment:
     inputs = msgspec.json.decode(row[14], type=dict[str, Given])
     actions = msgspec.json.decode(row[16], type=tuple[Action, ...])
-    parts = msgspec.json.decode(row[22], type=dict[str, str])
+    follows = tuple(one["deployment"] for one in msgspec.json.decode(row[17]) if one["follow"])
+    parts = msgspec.json.decode(row[23], type=dict[str, str])
     return _make(
         *row[:9],
-        _make_terms(*row[9:14], inputs, row[15], actions),
-        _make_generation(*row[17:22], parts, *row[23:29]),
-        _make_standing(*row[29:33], bool(row[33]), *row[34:39]),
-        *row[39:41],
-        _make_memory(*row[41:43], bool(row[43]), bool(row[44]), bool(row[45]), *row[46:51]),
+        _make_terms(*row[9:14], inputs, row[15], actions, follows),
+        _make_generation(*row[18:23], parts, *row[24:30]),
+        _make_standing(*row[30:34], bool(row[34]), *row[35:40]),
+        *row[40:42],
+        _make_memory(*row[42:44], bool(row[44]), bool(row[45]), bool(row[46]), *row[47:52]),
     )
 
 
@@ -195,6 +198,18 @@ def needed_by(tx: Reader, deployment: str) -> list[str]:
     return [id for (id,) in tx.rows(sql, (deployment,))]
 
 
+def followers(tx: Reader, deployment: str) -> list[str]:
+    """Living deployments that follow this one."""
+    sql = "SELECT n.deployment FROM need n JOIN deployment d ON d.id = n.deployment WHERE n.needs = ? AND n.follow = 1 ORDER BY d.seq"
+    return [id for (id,) in tx.rows(sql, (deployment,))]
+
+
+def substantial(tx: Reader, deployment: str) -> str | None:
+    """The generation of a deployment that those who follow it look at."""
+    found: str | None = tx.value("SELECT substantial FROM memory WHERE deployment = ?", (deployment,))
+    return found
+
+
 def blockers(tx: Reader, deployment: str) -> list[Blocker]:
     """Its dependencies that are not COMPLETE at their current generation."""
     sql = f"SELECT {_BLOCKER} FROM need n {_BLOCKER_FROM} WHERE n.deployment = ? {_BLOCKER_REST}"
@@ -254,13 +269,14 @@ def set_terms(tx: Tx, deployment: str, number: int, terms: Terms, needs: list[st
             msgspec.json.encode(terms.actions).decode(),
             terms.config,
             msgspec.json.encode(terms.inputs).decode(),
-            msgspec.json.encode([{"deployment": one, "follow": False} for one in needs]).decode(),
+            msgspec.json.encode([{"deployment": one, "follow": one in terms.follows} for one in needs]).decode(),
             tx.commit,
             by,
         ),
     )
     tx.execute("DELETE FROM need WHERE deployment = ?", (deployment,))
-    tx.many("INSERT INTO need (needs, deployment) VALUES (?, ?)", [(one, deployment) for one in needs])
+    rows = [(one, deployment, int(one in terms.follows)) for one in needs]
+    tx.many("INSERT INTO need (needs, deployment, follow) VALUES (?, ?, ?)", rows)
 
 
 def add_generation(tx: Tx, deployment: str, new: Generation) -> Generation:

@@ -45,6 +45,7 @@ class DeploymentIn(msgspec.Struct, forbid_unknown_fields=True):
     attempts: Whole = 1
     actions: tuple[Action, ...] = WORKS
     depends_on: list[str] = []
+    follow: list[str] = []
     update: bool = False
 
     def wanted(self) -> Wanted:
@@ -68,6 +69,7 @@ class DeploymentEdit(msgspec.Struct, forbid_unknown_fields=True):
     attempts: Whole | Unset = UNSET
     actions: tuple[Action, ...] | Unset = UNSET
     depends_on: list[str] | Unset = UNSET
+    follow: list[str] | Unset = UNSET
 
     def edit(self) -> Edit:
         """The domain's value."""

@@ -82,6 +82,7 @@ def deployment_view(view: View) -> dict[str, Any]:
         "inputs": given_view(one.terms.inputs),
         "depends_on": view.needs,
         "after": view.after,
+        "follow": list(one.terms.follows),
         "blocked_on": [
             {"id": it.deployment, "label": f"{it.server}/{it.name}", "status": it.status, "phase": it.phase} for it in view.blockers
         ],
