@@ -44,6 +44,9 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     body_flags(parser, config=True)
     given_flags(parser)
     terms_flags(parser)
+    parser.add_argument(
+        "--replace", action="store_true", help="delete the one of this name, with its DELETE work, and make a new one: all in one commit"
+    )
     parser.add_argument("--wait", action="store_true", help="wait for the end (at most 1 h), with the exit codes of `appliance wait`")
 
 
@@ -136,6 +139,7 @@ def _item(args: argparse.Namespace, config: Any, server: Any) -> dict[str, Any]:
     item: dict[str, Any] = {"server": server["id"], "name": args.name, "config": config, "inputs": plain, "secrets": secret, "update": True}
     item |= {"policy": args.policy, "interval": args.interval, "depends_on": after(args.after or [], server["name"])}
     item |= {"follow": after(args.follow or [], server["name"])}
+    item |= {"replace": True} if args.replace else {}
     item |= {"attempts": args.attempts} if args.attempts else {}
     item |= {"actions": args.actions} if args.actions else {}
     return item | ({"timeout": args.timeout} if "timeout" in args else {})
@@ -160,6 +164,8 @@ def said(one: Any) -> str:
     if one["did"] == "unchanged":
         return f"{name}: unchanged ({one['sentence']})"
     changes = ", ".join(one["changes"])
+    if one["did"] == "replaced":
+        return f"{name}: a new one in place of the one before; {one['sentence']}"
     if one["did"] == "created":
         return f"{name}: created; {one['sentence']}"
     if one["held"] and one["made_generation"]:

@@ -12,7 +12,7 @@ from appliance.deployment import AT_ONCE, Action, Cause, Memory, Policy, Standin
 from appliance.errors import ApplianceError, Conflict
 from appliance.keys import Key
 from appliance.operations.sources import Sources
-from appliance.store import configs, deadlines, deployments, file, runs, servers, uses
+from appliance.store import configs, deadlines, deployments, file, needs, runs, servers, uses
 from appliance.store.configs import Config
 from appliance.store.deployments import Deployment, Generation, Terms
 from appliance.store.tx import Reader, Tx
@@ -152,7 +152,7 @@ def renew(
 
 def follow(tx: Tx, key: Key, followed: Deployment, by: str, moved: dict[str, str] | None = None) -> None:
     """Those that follow a deployment whose generation counts anew for them get one of their own, and those that follow them."""
-    for id in deployments.followers(tx, followed.id):
+    for id in needs.followers(tx, followed.id):
         one = deployments.by_id(tx, id)
         if one.leaving:
             continue
@@ -242,7 +242,9 @@ def what_changed(old: Deployment, wanted: Desire) -> str:
 
 
 def refuse_if_needed(tx: Tx, old: Deployment, apart_from: set[str]) -> None:
-    """Raise Conflict when deployments other than `apart_from` depend on this one."""
+    """Raise Conflict when deployments other than `apart_from` depend on this one; what waits for it to be gone does not."""
+    if old.leaving:
+        return
     dependants = [deployments.by_id(tx, id) for id in deployments.needed_by(tx, old.id) if id not in apart_from]
     others = [one.label for one in dependants if not one.leaving]  # what is being deleted waits for those that go before it
     if others:

@@ -10,6 +10,7 @@ from appliance.deployment import TIMEOUT_SECONDS, WORKS, Action, Policy, cycle, 
 from appliance.errors import ApplianceError, Conflict, Gone, Invalid, NotFound
 from appliance.keys import Key
 from appliance.names import check_name
+from appliance.operations import fate
 from appliance.operations.changes import clear, desire, first_generation, renew, same_statement, seal, stand, what_changed
 from appliance.operations.references import find_deployment
 from appliance.operations.sources import Sources
@@ -17,6 +18,7 @@ from appliance.operations.terms import checked_terms, in_order, policy_of, terms
 from appliance.store import audit, configs, deployments, plans, servers, uses
 from appliance.store.configs import Config
 from appliance.store.deployments import Deployment, Terms
+from appliance.store.needs import wait_for
 from appliance.store.tx import Tx
 
 UNSET = msgspec.UNSET
@@ -28,7 +30,8 @@ MANY = 5_000
 class Wanted(msgspec.Struct, frozen=True):
     """What to create: `server` by name or id, `config` by id or as a statement, `depends_on` as ids or `SERVER/NAME`.
 
-    `update`: where the server has a deployment of this name, bring that one to this instead of refusing.
+    `update`: where the server has a deployment of this name, bring that one to this instead of refusing. `replace`: delete that one, with
+    its DELETE work, and make a new one.
     """
 
     server: str
@@ -44,6 +47,7 @@ class Wanted(msgspec.Struct, frozen=True):
     depends_on: list[str] = []
     follow: list[str] = []
     update: bool = False
+    replace: bool = False
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -67,7 +71,7 @@ class Done(msgspec.Struct, frozen=True):
     """What became of one deployment: `changes` says, for people, what is new about it."""
 
     id: str
-    did: Literal["created", "updated", "unchanged"]
+    did: Literal["created", "updated", "unchanged", "replaced"]
     changes: list[str]
 
 
@@ -78,6 +82,7 @@ class _Batch:
         self.tx, self.key, self.by = tx, key, by
         self.sources = Sources(tx, NotFound)
         self.placed: dict[tuple[str, str], str] = {}
+        self.replaced: dict[tuple[str, str], list[str]] = {}  # by server and name: those whose DELETE work is to be done first
         self._statements: dict[bytes, Config] = {}
 
     def config(self, given: str | Statement, name: str, like: Config | None) -> Config:
@@ -129,6 +134,7 @@ def create(tx: Tx, key: Key, wanted: list[Wanted], by: str) -> list[Done]:
     if len(wanted) > MANY:
         raise Invalid(f"{len(wanted)} deployments at once are more than {MANY}")
     batch = _Batch(tx, key, by)
+    _clear(batch, wanted)
     placed: list[tuple[str, Deployment | None]] = []
     for number, item in enumerate(wanted, 1):
         with _naming(number, len(wanted)):
@@ -173,6 +179,21 @@ class _naming:  # noqa: N801 - it reads as a clause
             raise type(error)(self.prefix + error.message, hint=error.hint, detail=error.detail) from None
 
 
+def _clear(batch: _Batch, wanted: list[Wanted]) -> None:
+    """Delete those that are to be replaced."""
+    tx = batch.tx
+    there: dict[tuple[str, str], list[Deployment]] = {}
+    for number, item in enumerate(wanted, 1):
+        if item.replace:
+            with _naming(number, len(wanted)):
+                server = servers.find(tx, item.server).id
+                there[server, item.name] = deployments.named(tx, server, item.name)
+    fate.delete(tx, batch.key, list(dict.fromkeys(one.id for found in there.values() for one in found if not one.leaving)), batch.by)
+    for (server, name), found in there.items():
+        if found:
+            batch.replaced[server, name] = [one.id for one in deployments.named(tx, server, name)]
+
+
 def _place(batch: _Batch, item: Wanted) -> tuple[str, Deployment | None]:
     """The id of a new deployment, or the one there is that is to be brought to what is wanted."""
     check_name("deployment", item.name)
@@ -180,7 +201,8 @@ def _place(batch: _Batch, item: Wanted) -> tuple[str, Deployment | None]:
     label = f"{server.name}/{item.name}"
     if (server.id, item.name) in batch.placed:
         raise Conflict(f"{label} is named twice")
-    there = deployments.named(batch.tx, server.id, item.name)
+    there = [] if item.replace else deployments.named(batch.tx, server.id, item.name)
+    there = [one for one in there if not one.leaving] or there
     if there and not item.update:
         raise Conflict(f"{label} exists already", hint=f"change it with: appliance deployment update {label}")
     if len(there) > 1:
@@ -200,9 +222,11 @@ def _begin(batch: _Batch, item: Wanted, id: str, needs: list[str], follows: tupl
     terms = checked_terms(
         server, Terms(item.name, policy, item.interval, item.timeout, config.id, inputs, item.attempts, in_order(item.actions), follows)
     )
+    before = batch.replaced.get((server.id, item.name))
+    wait_for(batch.tx, id, before or [])
     first_generation(batch.tx, id, server.id, terms, needs, wanted, batch.by)
     audit.record(batch.tx, batch.by, "deployment create", id, server=server.name, name=item.name, policy=terms.policy)
-    return Done(id, "created", [])
+    return Done(id, "created" if before is None else "replaced", [])
 
 
 def _bring(batch: _Batch, item: Wanted, old: Deployment, needs: list[str], follows: tuple[str, ...]) -> Done:
@@ -281,7 +305,7 @@ def _apply(batch: _Batch, old: Deployment, config: Config, terms: Terms, needs: 
     """Write what differs from what is desired now: new terms, and a new generation when a machine must run for it."""
     tx = batch.tx
     if old.leaving:
-        raise Conflict(f"{old.label} is being deleted", hint=f"see: appliance why {old.label}")
+        raise Conflict(f"{old.label} is being deleted", hint="put a new one in its place with: appliance deploy ... --replace")
     terms = checked_terms(servers.by_id(tx, old.server), terms)
     wanted = desire(batch.key, batch.sources, config, terms.inputs, terms.follows)
     before = configs.by_id(tx, old.terms.config)

@@ -198,6 +198,8 @@ def next_command(tx: Reader, one: Deployment, shown: View, server: Server) -> st
     if one.standing.status == "FAILED" or one.standing.held:
         return f"appliance rerun {one.label}"
     roots = failed_roots(tx, one.id) if shown.phase == "blocked" else []
+    if roots and deployments.by_id(tx, roots[0].deployment).leaving:
+        return f"appliance deployment delete {roots[0].deployment} --force"
     if roots:
         return f"appliance rerun {roots[0].server}/{roots[0].name}"
     if shown.blockers:

@@ -8,7 +8,7 @@ from appliance.keys import Key
 from appliance.operations.changes import desire, refuse_if_needed, renew, settle, stand, tell_of_failure, watch_deletion
 from appliance.operations.limits import after_the_unlimited
 from appliance.operations.sources import Sources
-from appliance.store import audit, configs, deployments, file, generations, runs, servers, stock
+from appliance.store import audit, configs, deployments, file, generations, needs, runs, servers, stock
 from appliance.store.deployments import Deployment
 from appliance.store.runs import Run
 from appliance.store.tx import Reader, Tx
@@ -50,7 +50,7 @@ def delete(tx: Tx, key: Key, ids: list[str], by: str, *, force: bool = False) ->
     for id in set(ids).difference(working):
         bury(tx, deployments.by_id(tx, id), by)
     for id in working:
-        deployments.set_needs(tx, id, [other for other in needed[id] if other in working])
+        needs.set_needs(tx, id, [other for other in needed[id] if other in working])
     sources = Sources(tx)
     for id in working:
         old = deployments.by_id(tx, id)

@@ -29,6 +29,12 @@ _FROM = """
 """
 
 
+_LEAVING = (
+    "EXISTS (SELECT 1 FROM state s JOIN generation g ON g.id = s.generation"
+    " WHERE s.deployment = need.needs AND g.action = 'DELETE' AND g.cause = 'delete')"
+)
+
+
 class Terms(msgspec.Struct, frozen=True):
     """What is desired of a deployment. Seconds; `timeout` None for none; `config` is an id, `inputs` are those given.
 
@@ -179,8 +185,8 @@ def counts(tx: Reader, server: str, delivered: int | None = None) -> dict[str, i
 
 
 def needs(tx: Reader, deployment: str) -> list[str]:
-    """What a deployment depends on."""
-    return [id for (id,) in tx.rows("SELECT needs FROM need WHERE deployment = ? ORDER BY needs", (deployment,))]
+    """What a deployment depends on, apart from others' DELETE work that goes before it."""
+    return [id for (id,) in tx.rows(f"SELECT needs FROM need WHERE deployment = ? AND NOT {_LEAVING} ORDER BY needs", (deployment,))]
 
 
 def needs_on(tx: Reader, server: str) -> dict[str, list[str]]:
@@ -195,12 +201,6 @@ def needs_on(tx: Reader, server: str) -> dict[str, list[str]]:
 def needed_by(tx: Reader, deployment: str) -> list[str]:
     """Living deployments that depend on this one."""
     sql = "SELECT n.deployment FROM need n JOIN deployment d ON d.id = n.deployment WHERE n.needs = ? ORDER BY d.seq"
-    return [id for (id,) in tx.rows(sql, (deployment,))]
-
-
-def followers(tx: Reader, deployment: str) -> list[str]:
-    """Living deployments that follow this one."""
-    sql = "SELECT n.deployment FROM need n JOIN deployment d ON d.id = n.deployment WHERE n.needs = ? AND n.follow = 1 ORDER BY d.seq"
     return [id for (id,) in tx.rows(sql, (deployment,))]
 
 
@@ -274,7 +274,7 @@ def set_terms(tx: Tx, deployment: str, number: int, terms: Terms, needs: list[st
             by,
         ),
     )
-    tx.execute("DELETE FROM need WHERE deployment = ?", (deployment,))
+    tx.execute(f"DELETE FROM need WHERE deployment = ? AND NOT {_LEAVING}", (deployment,))
     rows = [(one, deployment, int(one in terms.follows)) for one in needs]
     tx.many("INSERT INTO need (needs, deployment, follow) VALUES (?, ?, ?)", rows)
 
@@ -370,12 +370,6 @@ def bury(tx: Tx, deployment: str, *, acknowledged: bool) -> None:
     tx.execute("UPDATE state SET deadline = NULL, next_at = NULL WHERE deployment = ?", (deployment,))
     tx.execute("DELETE FROM stock_item WHERE deployment = ?", (deployment,))
     tx.touch(f"deployment:{deployment}")
-
-
-def set_needs(tx: Tx, deployment: str, needs: list[str]) -> None:
-    """What it waits for from now on, whatever its terms say: one that is being deleted waits for others' DELETE work alone."""
-    tx.execute("DELETE FROM need WHERE deployment = ?", (deployment,))
-    tx.many("INSERT INTO need (needs, deployment) VALUES (?, ?)", [(one, deployment) for one in needs])
 
 
 def forgotten(tx: Tx, server: str, ids: list[str]) -> None:

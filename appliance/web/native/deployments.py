@@ -32,7 +32,10 @@ PAGE = 1000
 
 
 class DeploymentIn(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of POST /v1/deployments, or an item of its list. `timeout` null: none; `update`: bring the one of this name to this."""
+    """Body of POST /v1/deployments, or an item of its list. `timeout` null: none; `update`: bring the one of this name to this.
+
+    `replace`: delete that one, with its DELETE work, and make a new one.
+    """
 
     server: str
     name: str
@@ -47,6 +50,7 @@ class DeploymentIn(msgspec.Struct, forbid_unknown_fields=True):
     depends_on: list[str] = []
     follow: list[str] = []
     update: bool = False
+    replace: bool = False
 
     def wanted(self) -> Wanted:
         """The domain's value."""
