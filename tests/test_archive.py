@@ -182,7 +182,7 @@ def test_an_archive_can_be_skipped_through_without_reading_contents():
     assert [member.path for member, _ in archive.members(io.BytesIO(raw))] == ["a", "b"]
 
 
-@pytest.mark.parametrize("path", ["a", "d" * 99 + "/" + "x" * 100, LONG, "ä/ß", "x" * 101, "d/" * 120 + "e"])
+@pytest.mark.parametrize("path", ["a", "d" * 99 + "/" + "x" * 100, LONG, "ä/ß", "x" * 101, "d/" * 90 + "e" * 70])
 def test_what_is_written_is_read_by_others(path, tmp_path):
     raw = archive.header(path, "executable", 3) + b"abc" + archive.padding(3)
     raw += archive.header("link", "symlink", 0, b"t" * 150) + archive.END

@@ -23,13 +23,15 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         _deploy,
         example=(
             "appliance deploy base --script base.sh --output result --wait\n"
-            "appliance deploy app --server 'web-*' --server label:rack3 --plan lab --path scripts/app.sh --input who=me --after base"
+            "appliance deploy app --server 'web-*' --server label:rack3 --plan lab --path scripts/app.sh --input who=me --after base\n"
+            "appliance deploy tools --server web-1 --script base.sh --files lab/scripts"
         ),
         reads=True,
     )
     parser.description = (
         "Say what servers must run. It creates SERVER/NAME, or brings the one there is to what is said here; what is not said is as for"
-        " a new one, but the run policy stays. All servers in one commit: all of them or none."
+        " a new one, but the run policy stays. All servers in one commit: all of them or none. With --files lab --directory /srv/lab"
+        " it runs nothing, and keeps that directory of the machine at the plan's current version."
     )
     from appliance.cli.statement import body_flags, given_flags
 
@@ -125,10 +127,13 @@ def _config(args: argparse.Namespace, console: Console) -> Any:
     stated = statement(args)
     if args.config is None:
         if stated is None:
-            raise Failure("nothing says what to run", "give --script FILE, --plan PLAN with --path FILE, or --config ID")
+            raise Failure(
+                "nothing says what to run",
+                "give --script FILE, --plan PLAN with --path FILE, --files PLAN with --directory PATH, or --config ID",
+            )
         return stated
-    if stated is not None or args.hook or args.output:
-        raise Failure("--config says what to run, its hook and its outputs", "leave out --script, --plan, --path, --hook and --output")
+    if stated is not None or args.hook or args.output or args.files:
+        raise Failure("--config says what to run, its hook, outputs and files", "leave out all that --config says")
     return config_id(console, args.config)
 
 

@@ -39,9 +39,10 @@ class Desire(msgspec.Struct, frozen=True):
 def desire(key: Key, sources: Sources, config: Config, inputs: dict[str, Given], follows: Iterable[str] = ()) -> Desire:
     """Resolve a config, given inputs and what is followed as of now. Raises what `Sources.resolve` raises."""
     files = sources.resolve(config)
-    body = files[0].digest if files else fingerprint.body_digest(config.statement.body)
+    body = next((one.digest for one in files if one.kind == "file"), None) or fingerprint.body_digest(config.statement.body)
+    trees = {str(one): found.digest for one, found in zip(config.statement.files, files[-len(config.files) :], strict=False)}
     values = configs_rules.triggering(config.statement, configs_rules.effective(config.statement, clear(key, inputs)))
-    parts = fingerprint.parts_of(key, config.statement, body, values, sources.followed(follows))
+    parts = fingerprint.parts_of(key, config.statement, body, values, sources.followed(follows), trees)
     return Desire(config, inputs, files, parts, fingerprint.whole(key, parts))
 
 
@@ -210,30 +211,38 @@ def waits_for_itself(tx: Reader, one: Deployment) -> bool:
 
 
 def after_switch(tx: Tx, key: Key, *, plan_id: int, version: int, changed: Iterable[str], by: str) -> Moved:
-    """Make new generations of exactly the deployments that use a file whose bytes a switch changed, in the switch's own transaction.
+    """Make new generations of exactly the deployments that use files whose bytes a switch changed, in the switch's own transaction.
 
     `changed` are the paths whose entry differs. Raises Conflict when a file in use is gone and Invalid when it can no longer be run, naming
     the file and who uses it: then nothing of the switch stays.
     """
     sources = Sources(tx)
     moved: dict[str, str] = {}
-    used = uses.paths_of_plan(tx, plan_id)  # a switch may change many more paths than anybody uses
-    for path in (one for one in changed if one in used):
-        for id in uses.users_of_path(tx, plan_id, path):
-            old = deployments.by_id(tx, id)
-            if old.leaving:
-                continue
-            try:
-                wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs, old.terms.follows)
-            except ApplianceError as error:
-                raise type(error)(
-                    f"{error.message}; {old.label} uses it, so nothing was switched",
-                    hint=f"delete or change {old.label} first, or push a version that has the file as it must be",
-                    detail=error.detail,
-                ) from None
-            if wanted.fingerprint != old.generation.fingerprint:
-                renew(tx, key, old, wanted, "switch", f"{what_changed(old, wanted)} (version {version})", by, moved=moved)
+    for id in _users(tx, plan_id, list(changed)):
+        old = deployments.by_id(tx, id)
+        if old.leaving:
+            continue
+        try:
+            wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs, old.terms.follows)
+        except ApplianceError as error:
+            raise type(error)(
+                f"{error.message}; {old.label} uses it, so nothing was switched",
+                hint=f"delete or change {old.label} first, or push a version that has the file as it must be",
+                detail=error.detail,
+            ) from None
+        if wanted.fingerprint != old.generation.fingerprint:
+            renew(tx, key, old, wanted, "switch", f"{what_changed(old, wanted)} (version {version})", by, moved=moved)
     return Moved(list(moved), list(dict.fromkeys(moved.values())))
+
+
+def _users(tx: Reader, plan: int, changed: list[str]) -> list[str]:
+    """Those who use one of the paths, as a file or with all of a directory, once each."""
+    used = uses.paths_of_plan(tx, plan)  # a switch may change many more paths than anybody uses
+    found = [id for path in changed if path in used for id in uses.users_of_path(tx, plan, path)]
+    for prefix, ids in uses.users_of_trees(tx, plan).items():
+        if any(not prefix or path.startswith(prefix + "/") for path in changed):
+            found += ids
+    return list(dict.fromkeys(found))
 
 
 def what_changed(old: Deployment, wanted: Desire) -> str:
@@ -252,6 +261,6 @@ def refuse_if_needed(tx: Tx, old: Deployment, apart_from: set[str]) -> None:
         raise Conflict(f"{old.label} is needed by {names}", hint="delete those first, or change what they come after")
 
 
-def same_statement(old: Config, new: Statement, plan: int | None) -> bool:
+def same_statement(old: Config, new: Statement, plan: int | None, files: tuple[int, ...]) -> bool:
     """Whether a stored config already says this (its name aside)."""
-    return old.plan == plan and msgspec.structs.replace(old.statement, name=new.name) == new
+    return (old.plan, old.files) == (plan, files) and msgspec.structs.replace(old.statement, name=new.name) == new

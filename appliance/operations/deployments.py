@@ -13,9 +13,9 @@ from appliance.names import check_name
 from appliance.operations import fate
 from appliance.operations.changes import clear, desire, first_generation, renew, same_statement, seal, stand, what_changed
 from appliance.operations.references import find_deployment
-from appliance.operations.sources import Sources
-from appliance.operations.terms import checked_terms, in_order, policy_of, terms_changed
-from appliance.store import audit, configs, deployments, plans, servers, uses
+from appliance.operations.sources import Sources, keys_of
+from appliance.operations.terms import checked_terms, in_order, policy_of, refuse_files, terms_changed
+from appliance.store import audit, configs, deployments, servers, uses
 from appliance.store.configs import Config
 from appliance.store.deployments import Deployment, Terms
 from appliance.store.needs import wait_for
@@ -93,13 +93,13 @@ class _Batch:
                 raise NotFound(f"config {given!r} was deleted", hint="see what there is with: appliance config list")
             return found
         statement = given if given.name is not None else msgspec.structs.replace(given, name=name)
-        plan = None if statement.source is None else plans.find(self.tx, statement.source.plan).id
-        if like is not None and same_statement(like, statement, plan):
+        plan, files = keys_of(self.tx, statement)
+        if like is not None and same_statement(like, statement, plan, files):
             return like
         encoded = msgspec.json.encode(statement, order="deterministic")
         if encoded not in self._statements:
             rules.check(statement)
-            self._statements[encoded] = configs.add(self.tx, statement, plan, self.by)
+            self._statements[encoded] = configs.add(self.tx, statement, plan, self.by, files)
         return self._statements[encoded]
 
     def needs(self, refs: list[str], id: str) -> list[str]:
@@ -222,6 +222,7 @@ def _begin(batch: _Batch, item: Wanted, id: str, needs: list[str], follows: tupl
     terms = checked_terms(
         server, Terms(item.name, policy, item.interval, item.timeout, config.id, inputs, item.attempts, in_order(item.actions), follows)
     )
+    refuse_files(server, config)
     before = batch.replaced.get((server.id, item.name))
     wait_for(batch.tx, id, before or [])
     first_generation(batch.tx, id, server.id, terms, needs, wanted, batch.by)
@@ -306,10 +307,13 @@ def _apply(batch: _Batch, old: Deployment, config: Config, terms: Terms, needs: 
     tx = batch.tx
     if old.leaving:
         raise Conflict(f"{old.label} is being deleted", hint="put a new one in its place with: appliance deploy ... --replace")
-    terms = checked_terms(servers.by_id(tx, old.server), terms)
+    server = servers.by_id(tx, old.server)
+    terms = checked_terms(server, terms)
+    refuse_files(server, config)
     wanted = desire(batch.key, batch.sources, config, terms.inputs, terms.follows)
     before = configs.by_id(tx, old.terms.config)
-    moved = (config.plan, config.statement.source) != (before.plan, before.statement.source)
+    origin = (config.plan, config.statement.source, config.files, config.statement.files)
+    moved = origin != (before.plan, before.statement.source, before.files, before.statement.files)
     differs = wanted.fingerprint != old.generation.fingerprint
     to_always = terms.policy == "always" and old.terms.policy != "always"
     changes = [what_changed(old, wanted)] if differs else []

@@ -6,6 +6,7 @@ from typing import Any
 from appliance import config as rules
 from appliance.deployment import ACTIONS, INTERVAL_SECONDS, POLICIES, Action, Policy
 from appliance.errors import Conflict, Invalid
+from appliance.store.configs import Config
 from appliance.store.deployments import Terms
 from appliance.store.servers import Server
 
@@ -61,3 +62,12 @@ def checked_terms(server: Server, terms: Terms) -> Terms:
             hint="use on-change, or run the appliance's own agent there (appliance agent join)",
         )
     return terms
+
+
+def refuse_files(server: Server, config: Config) -> None:
+    """Raise Conflict when a server's agent cannot be given the files of a config."""
+    if server.kind == "stock" and config.statement.files:
+        raise Conflict(
+            f"{server.name!r} runs a stock agent, which cannot be given files beside a config",
+            hint="run the appliance's own agent there (appliance agent join)",
+        )

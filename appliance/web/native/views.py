@@ -174,6 +174,7 @@ def config_view(config: Config, *, body: bool = True) -> dict[str, Any]:
         **({"body": statement.body} if body else {}),
         "size": len(statement.body.encode()) if isinstance(statement.body, str) else None,
         "source": None if statement.source is None else {"plan": statement.source.plan, "path": statement.source.path},
+        "files": list(statement.files),
         "inputs": list(statement.inputs),
         "outputs": outputs_of(statement),
         "options": statement.options,
