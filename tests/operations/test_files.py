@@ -113,16 +113,16 @@ def test_naming_the_same_again_is_unchanged_and_another_directory_is_a_change(si
     again = site.bring("m/x", with_files(Files("lab", "site")), update=True)
     assert again.did == "unchanged"
     changed = site.bring("m/x", with_files(Files("lab", "site/roles")), update=True)
-    assert (changed.did, changed.changes) == ("updated", ["files lab/site changed, files lab/site/roles changed"])
+    assert (changed.did, changed.changes) == ("updated", ["files lab/site removed, files lab/site/roles added"])
     site.bring("m/x", script(), update=True)
     push(lab, "lab", ROLES | {"site/roles/web/tasks.yml": b"two\n"})
     assert switch_to(lab, "lab", 2).deployments == []
 
 
 def test_what_is_not_there_is_refused_and_so_is_a_switch_to_a_version_without_it(site, m, lab):
-    with pytest.raises(Conflict, match="plan 'lab' has no directory 'nowhere' in version 1"):
+    with pytest.raises(NotFound, match="plan 'lab' has no directory 'nowhere' in version 1"):
         site.deploy("m/y", with_files(Files("lab", "nowhere")))
-    with pytest.raises(Conflict, match="has no directory 'other'"):
+    with pytest.raises(NotFound, match="has no directory 'other'"):
         site.deploy("m/y", with_files(Files("lab", "other")))
     with pytest.raises(NotFound, match="no plan 'web'"):
         site.deploy("m/y", with_files(Files("web")))
