@@ -5,12 +5,14 @@ Input types and their coercions are Heat's (String, Number, CommaDelimitedList, 
 
 import json
 import math
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
 from appliance.errors import Invalid
 from appliance.names import check_input, check_word
+from appliance.plan import path_problem
 
 InputType = Literal["String", "Number", "CommaDelimitedList", "Json", "Boolean"]
 
@@ -18,6 +20,10 @@ BODY_BYTES = 1 << 20
 INPUTS_BYTES = 1 << 20
 POLICY_INPUT = "deployment_run_policy"
 RESERVED = "deploy_"
+CHECKOUT = "plan"  # the group whose configs keep a directory at the current version
+KEEP = 3
+KEEP_MOST = 100
+FILES = 20
 
 
 class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -42,10 +48,13 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Files(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Files of a plan to be placed beside a config: all below `prefix`."""
+    """Files of a plan to be placed beside a config: all below the directory `prefix`, by their paths from there."""
 
     plan: str
     prefix: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.plan}/{self.prefix}" if self.prefix else self.plan
 
 
 class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,6 +74,19 @@ class Statement(msgspec.Struct, frozen=True):
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
     options: dict[str, Any] = {}
+    files: tuple[Files, ...] = ()
+
+
+def files_of(given: Iterable[Files]) -> tuple[Files, ...]:
+    """Files as a statement holds them: each prefix without slashes at its ends, sorted. Raises Invalid."""
+    found = sorted({Files(one.plan, one.prefix.strip("/")) for one in given}, key=lambda one: (one.plan, one.prefix))
+    for one in found:
+        wrong = path_problem(one.prefix) if one.prefix else None
+        if wrong:
+            raise Invalid(f"files {one.plan}/{one.prefix[:200]}: {wrong}")
+    if len(found) > FILES:
+        raise Invalid(f"{len(found)} directories of files are over the limit of {FILES} for one config")
+    return tuple(found)
 
 
 def check(statement: Statement) -> None:
@@ -82,8 +104,37 @@ def check(statement: Statement) -> None:
                 typed(declared, value)
     if len(msgspec.json.encode(statement.body)) > BODY_BYTES:
         raise Invalid(f"the config's body is over the limit of {BODY_BYTES} bytes", hint="put large files into a plan")
-    if statement.source is None:
+    if statement.group == CHECKOUT:
+        check_checkout(statement)
+    elif statement.source is None:
         check_body(statement.group, statement.body, "the config")
+
+
+class Checkout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of a config of group `plan`: keep the config's files at `path`, and the last `keep` versions of them beside it."""
+
+    path: str
+    keep: int = KEEP
+
+
+def check_checkout(statement: Statement) -> None:
+    """Refuse a checkout that no machine could keep. Raises Invalid."""
+    if statement.source is not None or len(statement.files) != 1:
+        raise Invalid("a config of group 'plan' has 'files' of one plan, and a body that says where", hint=_CHECKOUT_HINT)
+    try:
+        wanted = msgspec.convert(statement.body, Checkout)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the body of a config of group 'plan' does not fit: {error}", hint=_CHECKOUT_HINT) from None
+    parts = wanted.path.split("/")
+    if wanted.path[:1] != "/" or len(parts) < 3 or path_problem(wanted.path[1:]):
+        raise Invalid(
+            f"{wanted.path[:200]!r} is no directory to keep files in", hint="an absolute path, two levels deep or more, like /srv/lab"
+        )
+    if not 1 <= wanted.keep <= KEEP_MOST:
+        raise Invalid(f"to keep {wanted.keep} versions is out of range", hint=f"use 1 to {KEEP_MOST}")
+
+
+_CHECKOUT_HINT = 'for example {"group": "plan", "files": [{"plan": "lab"}], "body": {"path": "/srv/lab", "keep": 3}}'
 
 
 def check_body(group: str | None, body: Any, where: str) -> None:

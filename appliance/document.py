@@ -15,6 +15,7 @@ import msgspec
 from appliance.config import Statement
 from appliance.deployment import Blocker
 from appliance.names import is_uuid
+from appliance.plan import shown
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -49,6 +50,7 @@ class Item(msgspec.Struct, frozen=True):
     early: bool = False
     # runs its machine is to end
     cancel: tuple[str, ...] = ()
+    files: list[tuple[str, bytes]] = []  # directories of plans: path, digest of the manifest below it
 
 
 def times(ms: int) -> str:
@@ -126,6 +128,7 @@ def desired_item(item: Item) -> dict[str, Any]:
             "options": item.statement.options,
             "inputs": inputs_of(item),
             "outputs": outputs_of(item.statement),
+            **({"files": [{"prefix": path, "digest": shown(digest)} for path, digest in item.files]} if item.files else {}),
         },
     }
 

@@ -1,6 +1,7 @@
 """What makes a run necessary, as keyed digests, and what of it changed. Pure."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -15,17 +16,27 @@ def body_digest(body: Any) -> bytes:
     return hashlib.sha256(raw).digest()
 
 
-def parts_of(key: Key, statement: Statement, body: bytes, values: dict[str, Any]) -> dict[str, str]:
-    """Keyed digests by part: `group`, `body`, `options` and `input:NAME` of each triggering value.
+def parts_of(
+    key: Key,
+    statement: Statement,
+    body: bytes,
+    values: dict[str, Any],
+    followed: dict[str, str | None] | None = None,
+    files: Mapping[str, bytes] | None = None,
+) -> dict[str, str]:
+    """Keyed digests by part: `group`, `body`, `options`, `input:NAME` of each triggering value, `follow:ID`, `files:PLAN/PREFIX`.
 
-    `body` is the digest of the body or of the plan file that is the body; `values` are `config.triggering(...)`.
+    `body` is the digest of the body or of the plan file that is the body; `values` are `config.triggering(...)`; `files` are digests of
+    subtrees by where they come from.
     """
     parts = {
         "group": _digest(key, "group", statement.group),
         "body": key.fingerprint(b"body", body)[:16].hex(),
         "options": _digest(key, "options", statement.options),
     }
-    return parts | {f"input:{name}": _digest(key, "input", [name, value]) for name, value in values.items()}
+    parts |= {f"files:{name}": key.fingerprint(b"files", digest)[:16].hex() for name, digest in (files or {}).items()}
+    parts |= {f"input:{name}": _digest(key, "input", [name, value]) for name, value in values.items()}
+    return parts | {f"follow:{id}": _digest(key, "follow", generation) for id, generation in (followed or {}).items()}
 
 
 def _digest(key: Key, kind: str, value: Any) -> str:
@@ -53,6 +64,9 @@ def describe(before: dict[str, str], after: dict[str, str], statement: Statement
     )
     texts = []
     for name in changed_parts(before, after):
-        word = body if name == "body" else f"input {name[6:]}" if name.startswith("input:") else name
+        if name.startswith("follow:"):
+            texts.append("what it follows changed")
+            continue
+        word = body if name == "body" else name.replace(":", " ", 1) if name.startswith(("input:", "files:")) else name
         texts.append(f"{word} {'added' if name not in before else 'removed' if name not in after else 'changed'}")
-    return ", ".join(texts)
+    return ", ".join(dict.fromkeys(texts))

@@ -84,8 +84,13 @@ def manifest(entries: Iterable[Entry]) -> Manifest:
 
 def digest_of_entries(ordered: Iterable[Entry]) -> bytes:
     """The digest of a manifest with these entries, which are sorted and without problems."""
+    return hashlib.sha256(text_of_entries(ordered)).digest()
+
+
+def text_of_entries(ordered: Iterable[Entry]) -> bytes:
+    """The canonical text of a manifest with these entries, which its digest is over."""
     lines = [f"{entry.mode} {entry.size} {entry.digest.hex()} {entry.path}\n" for entry in ordered]
-    return hashlib.sha256(b"appliance manifest 1\n" + "".join(lines).encode()).digest()
+    return b"appliance manifest 1\n" + "".join(lines).encode()
 
 
 def changed(base: Manifest, entries: Iterable[Entry], removed: Iterable[str]) -> Manifest:

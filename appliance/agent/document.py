@@ -10,6 +10,7 @@ from typing import Any, Mapping
 
 from . import files
 from .errors import BadDocument
+from .manifest import DIGEST
 
 POLICIES = ("on-change", "once", "per-boot", "always")
 
@@ -54,6 +55,11 @@ class Item:
     def group(self) -> str:
         """Which hook understands the config."""
         return str(self.config.get("group") or "")
+
+    @property
+    def files(self) -> list[str]:
+        """The digests of the lists of files to be placed."""
+        return [str(entry["digest"]).partition(":")[2] for entry in self.config.get("files") or []]
 
 
 @dataclass(frozen=True)
@@ -157,6 +163,9 @@ def _item(raw: Mapping[str, Any], where: str) -> Item:
         for number, entry in enumerate(_list(config.get(name) or [], f"{where}.config.{name}")):
             if not isinstance(_object(entry, f"{where}.config.{name}[{number}]").get("name"), str):
                 raise BadDocument(f"{where}.config.{name}[{number}].name is missing")
+    for number, entry in enumerate(_list(config.get("files") or [], f"{where}.config.files")):
+        if not DIGEST.fullmatch(str(_object(entry, f"{where}.config.files[{number}]").get("digest"))):
+            raise BadDocument(f"{where}.config.files[{number}].digest is no digest")
     if raw.get("policy") not in POLICIES:
         raise BadDocument(f"{where}.policy is {raw.get('policy')!r}; this agent knows {', '.join(POLICIES)}")
     blocked_on = _list(raw.get("blocked_on") or [], f"{where}.blocked_on")

@@ -1,7 +1,7 @@
 """Hooks: finding the one for a group, preparing its start in a run's own directory, and reading what it answered.
 
-`script` is built in, with heat-agents' contract for inputs, `heat_outputs_path` and outputs. Any other group is an
-executable of that name in a hooks directory: the item as JSON on standard input, a JSON object on standard output. An
+`script` is built in, with heat-agents' contract for inputs, `heat_outputs_path` and outputs; so is `plan` (see `checkout`).
+Any other group is an executable of that name in a hooks directory: the item as JSON on standard input, a JSON object on standard output. An
 executable named `script` is preferred to the built-in.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from . import environment, files
+from . import checkout, environment, files
 from .document import Item
 from .process import Program
 
@@ -41,7 +41,7 @@ class Prepared:
 
 def groups(directories: Sequence[Path]) -> list[str]:
     """The groups there are hooks for, sorted."""
-    found = {"script"}
+    found = {"script", checkout.GROUP}
     for directory in directories:
         try:
             names = os.listdir(directory)  # noqa: PTH208 - names are all we need

@@ -129,8 +129,11 @@ class Journal:
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """One durable commit; all or nothing. Raises the journal's counter."""
+        """One durable commit; all or nothing. Raises the journal's counter. Within another one it is part of that."""
         with self._lock:
+            if self._db.in_transaction:
+                yield self._db
+                return
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db

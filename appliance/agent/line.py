@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Callable, Mapping, Sequence
 
 from . import document, hooks, identity
+from .content import Open
 from .document import Document
 from .errors import BadDocument, Unreachable
 from .facts import Facts
@@ -86,6 +87,17 @@ class Line:
     def signal(self, run: str, body: object) -> Answer:
         """Report on a run. Raises Unreachable."""
         return self._post(f"/v1/runs/{run}/signals", body)
+
+    def blob(self, digest: str, start: int, take: Open) -> Answer:
+        """Bytes of this digest from `start` on. Raises Unreachable."""
+        part = {"Range": f"bytes={start}-"} if start else {}
+        path = f"/v1/servers/{self.me.server}/blobs/sha256:{digest}"
+        return self.client.receive("GET", path, lambda: {**self.headers(), **part}, take)
+
+    def blobs(self, digests: list[str], take: Open) -> Answer:
+        """Small ones, as a tar. Raises Unreachable."""
+        asked = {"digests": [f"sha256:{digest}" for digest in digests]}
+        return self.client.receive("POST", f"/v1/servers/{self.me.server}/blobs", self.headers, take, asked)
 
     def _post(self, path: str, body: object) -> Answer:
         answer = self.client.request("POST", path, self.headers, body)

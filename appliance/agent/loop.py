@@ -14,6 +14,7 @@ from typing import Any, Callable
 
 from . import errors, files, ledger, passes, runner, status, workdir
 from . import facts as machine
+from .content import NotWanted
 from .document import Document
 from .errors import Unreachable
 from .facts import Facts
@@ -45,7 +46,9 @@ class Agent:
         self._stopping = threading.Event()
         self.line = Line(settings, me, facts, journal, self._news)
         self.outbox = Outbox(settings, journal, self.line)
-        self._runner = runner.Runner(settings, journal, facts, self._start_mark, self._stop_read, self.outbox.news.set, self._cancelled)
+        self._runner = runner.Runner(
+            settings, journal, facts, self._start_mark, self._stop_read, self.outbox.news.set, self._cancelled, self.line, self._is_wanted
+        )
         self._claim_backoff = Backoff(settings.backoff_first, settings.backoff_last)
         self._claim_at = 0.0
         self._claim_wanted = False
@@ -180,13 +183,29 @@ class Agent:
 
     def _run(self, start: Start, document: Document) -> None:
         self._note(start)
-        verdict = self._runner.run(start, document)
+        try:
+            verdict = self._runner.run(start, document)
+        except NotWanted:
+            return
         self._failed = self._failed or verdict == passes.FAILED
         self.outbox.news.set()
 
     def _cancelled(self, run: str) -> bool:
         document = self.line.document
         return document is not None and any(run in item.cancel for item in document.items)
+
+    def _is_wanted(self, start: Start) -> bool:
+        """Whether the newest document still has what is about to start. One that merely lacks it says nothing."""
+        document = self.line.document
+        if document is None or self.line.wrong_epoch:
+            return True
+        known = start.item
+        same = [
+            (item.generation, item.attempt) == (known.generation, known.attempt)
+            for item in document.items
+            if item.deployment == known.deployment
+        ]
+        return known.deployment not in document.deleted and all(same)
 
     def _claim(self) -> bool:
         """Send what has no answer yet, if it is time. Whether answers came in."""

@@ -10,24 +10,29 @@ import uuid
 from pathlib import Path
 from typing import Callable
 
-from . import capture, hooks, ledger, procfs, results, signals, workdir
+from . import capture, checkout, hooks, ledger, procfs, results, signals, workdir
 from .capture import Capture
+from .content import Content, NotWanted, Patience, Source, Unavailable
 from .document import Document
 from .facts import Facts
 from .hooks import CannotStart
 from .journal import Journal
 from .ledger import Running
 from .log import say
+from .manifest import BadManifest, Entry
 from .passes import Start
 from .process import Leader
 from .settings import Settings
 from .signals import Result, wall
+from .supply import Supply, combined
+from .wire import Backoff
 
 
 class Runner:
     """Runs one thing at a time.
 
-    `stop` is a descriptor that becomes readable when the agent is told to stop; `news` rings the outbox; `cancelled` knows of runs.
+    `stop` is a descriptor that becomes readable when the agent is told to stop; `news` rings the outbox; `cancelled` knows of runs;
+    `source` has the bytes of plan files; `wanted` says whether a start is still to be made while they are fetched.
     """
 
     def __init__(
@@ -39,21 +44,40 @@ class Runner:
         stop: int,
         news: Callable[[], None],
         cancelled: Callable[[str], bool],
+        source: Source,
+        wanted: Callable[[Start], bool],
     ) -> None:
         self._cancelled = cancelled
         self._settings, self._journal, self._facts = settings, journal, facts
         self._agent_start, self._stop, self._news = agent_start, stop, news
+        self._source, self._wanted = source, wanted
 
     def run(self, start: Start, document: Document) -> str:
-        """Run it to its end; the verdict. Raises OSError or sqlite3.Error only if nothing was started."""
+        """Run it to its end; the verdict. Raises OSError, sqlite3.Error or NotWanted only if nothing was started."""
         item, run = start.item, start.run or str(uuid.uuid4())
         begun = Running(run, item, start.repeat, document.changed, self._facts.boot, self._agent_start, wall())
         say(f"{item.name}: {'repeat (' + start.repeat + ')' if start.repeat else 'run'} {run} starts")
         if workdir.was_released(self._settings.runs, run):
             return self._lost(begun)
-        directory = workdir.make(self._settings.runs, run)
+        content = Content(self._settings.content, self._settings.cache)
         try:
-            result = self._started(begun, directory)
+            return self._supplied(begun, Supply(content, self._source, self._patience(start)))
+        finally:
+            content.prune()
+            ledger.prune(self._journal)
+
+    def _supplied(self, begun: Running, supply: Supply) -> str:
+        item = begun.item
+        try:
+            if item.group == checkout.GROUP:
+                return self._keep(begun, checkout.run(item, supply), started=False)
+            files = combined(supply.listed(digest) for digest in item.files)
+            supply.fetch(files)
+        except (Unavailable, BadManifest) as error:
+            return self._keep(begun, _unavailable(begun, error), started=False)
+        directory = workdir.make(self._settings.runs, begun.run)
+        try:
+            result = self._started(begun, directory, supply, files)
         except CannotStart as error:
             ledger.running(self._journal, begun, None, None)
             result = Result(error.outcome, begun.started_at, wall(), message=error.sentence)
@@ -65,12 +89,27 @@ class Runner:
         verdict = self._keep(begun, result)
         workdir.wipe(directory)
         workdir.prune(self._settings.runs)
-        ledger.prune(self._journal)
         return verdict
 
-    def _started(self, begun: Running, directory: Path) -> Result:
+    def _patience(self, start: Start) -> Patience:
+        def go_on(seconds: float) -> None:
+            until = time.monotonic() + seconds
+            while True:
+                if not self._wanted(start) or _readable(self._stop, min(1.0, max(0.0, until - time.monotonic()))):
+                    raise NotWanted
+                if time.monotonic() >= until:
+                    return
+
+        backoff = Backoff(self._settings.backoff_first, self._settings.backoff_last)
+        return Patience(start.item.timeout, backoff, go_on)
+
+    def _started(self, begun: Running, directory: Path, supply: Supply, placed: tuple[Entry, ...]) -> Result:
         settings, item = self._settings, begun.item
         prepared = hooks.prepare(item, begun.run, directory, settings.hooks, os.environ, settings.umask)
+        try:
+            supply.place(placed, directory / "work")
+        except (Unavailable, BadManifest) as error:
+            raise CannotStart("invalid", str(error)) from None
         out = Capture(directory / "stdout")
         try:
             err = Capture(directory / "stderr")
@@ -111,13 +150,16 @@ class Runner:
                 leader.kill(self._settings.grace)
             return _unforeseen(begun, error)
 
-    def _keep(self, begun: Running, result: Result) -> str:
-        """Journal the result. It exists only here, so a full disk is waited for."""
+    def _keep(self, begun: Running, result: Result, *, started: bool = True) -> str:
+        """Journal the result, and the start with it if that is not journaled. It exists only here, so a full disk is waited for."""
         verdict = signals.verdict(result, begun.item.config.get("outputs") or [])
         ended = time.monotonic()
         while True:
             try:
-                ledger.finished(self._journal, begun.run, result, verdict, ended)
+                with self._journal.write():
+                    if not started:
+                        ledger.running(self._journal, begun, None, None)
+                    ledger.finished(self._journal, begun.run, result, verdict, ended)
             except (OSError, sqlite3.Error) as error:
                 say(f"{begun.item.name}: the result cannot be written ({error}); trying again")
                 if _readable(self._stop, 5.0):
@@ -140,6 +182,11 @@ def _unforeseen(begun: Running, error: Exception) -> Result:
     name = type(error).__name__
     say(f"{begun.item.name}: run {begun.run}: {name}")
     return Result("invalid", begun.started_at, wall(), message=f"the agent failed at it unexpectedly ({name})")
+
+
+def _unavailable(begun: Running, error: Unavailable | BadManifest) -> Result:
+    late = isinstance(error, Unavailable) and error.late
+    return Result("timeout" if late else "invalid", begun.started_at, wall(), message=str(error))
 
 
 def settle(settings: Settings, journal: Journal, facts: Facts) -> None:

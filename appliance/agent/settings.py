@@ -26,6 +26,7 @@ class Settings:
     wait: int = 30
     grace: float = 2.0
     request: float = 30.0
+    cache: int = 512 << 20
 
     @property
     def identity(self) -> Path:
@@ -51,6 +52,11 @@ class Settings:
     def lock(self) -> Path:
         """Locked by the kernel for as long as an agent lives; what is in it does not matter."""
         return self.state / "lock"
+
+    @property
+    def content(self) -> Path:
+        """Bytes of plan files by their digest, bounded by `cache`."""
+        return self.state / "content"
 
     @property
     def runs(self) -> Path:
@@ -85,6 +91,7 @@ def read(environ: Mapping[str, str], *, state: str | None, insecure_http: bool, 
         wait=int(_number("APPLIANCE_AGENT_WAIT", environ.get("APPLIANCE_AGENT_WAIT", "30"))),
         grace=_number("APPLIANCE_AGENT_GRACE", environ.get("APPLIANCE_AGENT_GRACE", "2")),
         request=_number("APPLIANCE_AGENT_REQUEST", environ.get("APPLIANCE_AGENT_REQUEST", "30")),
+        cache=int(_number("APPLIANCE_AGENT_CACHE", environ.get("APPLIANCE_AGENT_CACHE", "512"))) << 20,
     )
 
 
@@ -92,7 +99,7 @@ def _number(name: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise Usage(f"{name} is {text!r}, which is no number of seconds") from None
+        raise Usage(f"{name} is {text!r}, which is no number") from None
     if not 0 <= value < 1e9:
         raise Usage(f"{name} is {text!r}, which is out of range")
     return value

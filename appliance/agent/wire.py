@@ -165,6 +165,41 @@ class Client:
                 "is the appliance running there, and the URL right?",
             ) from None
 
+    def receive(
+        self,
+        method: str,
+        path: str,
+        headers: Callable[[], Mapping[str, str]],
+        opened: Callable[[Answer], Callable[[bytes], object] | None],
+        message: object = None,
+    ) -> Answer:
+        """As `request`, for what may be large: its bytes go, as they come, to what `opened(head)` returns; None: they are the answer's.
+
+        Raises Unreachable when the answer was cut; what came of it until then has been handed over.
+        """
+        body = None if message is None else json.dumps(message).encode()
+        fixed = {"Connection": "close", **({} if body is None else {"Content-Type": "application/json"})}
+        deadline = time.monotonic() + self.limit
+        try:
+            with self._connected(deadline) as connection:
+                with self._sending:
+                    connection.request(method, self._prefix + path, body=body, headers={**fixed, **headers()})
+                response = connection.getresponse()
+                head = Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, b"")
+                take = opened(head)
+                if take is None:
+                    return _whole(response)
+                size = 0
+                while part := response.read(PART):
+                    size += len(part)
+                    take(part)
+                if size < int(head.headers.get("content-length", "0")):
+                    raise http.client.HTTPException("the answer was cut short")
+                return head
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            late = time.monotonic() >= deadline
+            raise Unreachable(f"{self.url}: {'no whole answer in time' if late else _reason(error)}") from None
+
     @contextmanager
     def _connected(self, deadline: float) -> Iterator[http.client.HTTPConnection]:
         """A connection that is cut at the deadline: the only limit that holds for bytes that come one by one."""

@@ -23,13 +23,15 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
         _deploy,
         example=(
             "appliance deploy base --script base.sh --output result --wait\n"
-            "appliance deploy app --server 'web-*' --server label:rack3 --plan lab --path scripts/app.sh --input who=me --after base"
+            "appliance deploy app --server 'web-*' --server label:rack3 --plan lab --path scripts/app.sh --input who=me --after base\n"
+            "appliance deploy tools --server web-1 --script base.sh --files lab/scripts"
         ),
         reads=True,
     )
     parser.description = (
         "Say what servers must run. It creates SERVER/NAME, or brings the one there is to what is said here; what is not said is as for"
-        " a new one, but the run policy stays. All servers in one commit: all of them or none."
+        " a new one, but the run policy stays. All servers in one commit: all of them or none. With --files lab --directory /srv/lab"
+        " it runs nothing, and keeps that directory of the machine at the plan's current version."
     )
     from appliance.cli.statement import body_flags, given_flags
 
@@ -44,6 +46,9 @@ def register(parsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     body_flags(parser, config=True)
     given_flags(parser)
     terms_flags(parser)
+    parser.add_argument(
+        "--replace", action="store_true", help="delete the one of this name, with its DELETE work, and make a new one: all in one commit"
+    )
     parser.add_argument("--wait", action="store_true", help="wait for the end (at most 1 h), with the exit codes of `appliance wait`")
 
 
@@ -53,6 +58,12 @@ def terms_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--interval", metavar="TIME", type=duration, help="with --policy always: also this often (at least 30s)")
     parser.add_argument(
         "--after", metavar="X", action="append", help="only when this one is complete: SERVER/NAME, an id, or NAME on the same server"
+    )
+    parser.add_argument(
+        "--follow",
+        metavar="X",
+        action="append",
+        help="as --after, and again when that one has a new generation that is not complete at once",
     )
     parser.add_argument(
         "--timeout", metavar="TIME", type=duration_or_none, default=argparse.SUPPRESS, help="its time limit: 90s, 5m, 1h, none (default 1h)"
@@ -88,7 +99,7 @@ def actions(text: str) -> list[str]:
 
 
 def after(refs: list[str], server: str) -> list[str]:
-    """What --after names, for a deployment of `server`."""
+    """What --after or --follow names, for a deployment of `server`."""
     return [ref if "/" in ref or UUID.fullmatch(ref) else f"{server}/{ref}" for ref in refs]
 
 
@@ -116,10 +127,13 @@ def _config(args: argparse.Namespace, console: Console) -> Any:
     stated = statement(args)
     if args.config is None:
         if stated is None:
-            raise Failure("nothing says what to run", "give --script FILE, --plan PLAN with --path FILE, or --config ID")
+            raise Failure(
+                "nothing says what to run",
+                "give --script FILE, --plan PLAN with --path FILE, --files PLAN with --directory PATH, or --config ID",
+            )
         return stated
-    if stated is not None or args.hook or args.output:
-        raise Failure("--config says what to run, its hook and its outputs", "leave out --script, --plan, --path, --hook and --output")
+    if stated is not None or args.hook or args.output or args.files:
+        raise Failure("--config says what to run, its hook, outputs and files", "leave out all that --config says")
     return config_id(console, args.config)
 
 
@@ -129,6 +143,8 @@ def _item(args: argparse.Namespace, config: Any, server: Any) -> dict[str, Any]:
     plain, secret = given(args)
     item: dict[str, Any] = {"server": server["id"], "name": args.name, "config": config, "inputs": plain, "secrets": secret, "update": True}
     item |= {"policy": args.policy, "interval": args.interval, "depends_on": after(args.after or [], server["name"])}
+    item |= {"follow": after(args.follow or [], server["name"])}
+    item |= {"replace": True} if args.replace else {}
     item |= {"attempts": args.attempts} if args.attempts else {}
     item |= {"actions": args.actions} if args.actions else {}
     return item | ({"timeout": args.timeout} if "timeout" in args else {})
@@ -153,6 +169,8 @@ def said(one: Any) -> str:
     if one["did"] == "unchanged":
         return f"{name}: unchanged ({one['sentence']})"
     changes = ", ".join(one["changes"])
+    if one["did"] == "replaced":
+        return f"{name}: a new one in place of the one before; {one['sentence']}"
     if one["did"] == "created":
         return f"{name}: created; {one['sentence']}"
     if one["held"] and one["made_generation"]:

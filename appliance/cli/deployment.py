@@ -7,7 +7,7 @@ from appliance.cli.common import SUCCESS, Console, Failure, command, confirm, ex
 from appliance.cli.deploy import after, said, terms_flags
 from appliance.cli.finding import config_id, deployment_path, deployments, label, pages, standing, summary
 from appliance.cli.finding import deployment as find
-from appliance.cli.statement import body_flags, given, given_flags, output, statement
+from appliance.cli.statement import body_flags, files, given, given_flags, output, statement
 from appliance.client import Refused, part
 
 STATUSES = ("IN_PROGRESS", "COMPLETE", "FAILED")
@@ -125,7 +125,7 @@ def _show(args: argparse.Namespace, console: Console) -> int:
     ]
     lines += [("input", f"{name} = {_given(value)}") for name, value in sorted(one["inputs"].items())]
     lines += [("output", it["name"] + (" (an error)" if it["error_output"] else "")) for it in config["outputs"]]
-    lines += [("after", _label_of(console, id)) for id in one["depends_on"]]
+    lines += [("follows" if id in one["follow"] else "after", _label_of(console, id)) for id in one["depends_on"]]
     lines += [("id", one["id"])]
     console.print(label(one), *(f"  {name:<11} {value}" for name, value in lines))
     console.next(f"appliance why {label(one)}" if one["status"] != "COMPLETE" else f"appliance log {label(one)}")
@@ -134,9 +134,13 @@ def _show(args: argparse.Namespace, console: Console) -> int:
 
 def runs_what(config: Any) -> str:
     """What a config runs, in a few words."""
+    files = ", ".join(f"{one['plan']}/{one['prefix']}".rstrip("/") for one in config["files"])
+    if config["group"] == "plan" and files:
+        return f"keeps files {files} as a directory"
+    beside = f", with files {files}" if files else ""
     if config["source"]:
-        return f"file {config['source']['path']} of plan {config['source']['plan']}"
-    return "a body that is not text" if config["size"] is None else f"a text of {size(config['size'])}"
+        return f"file {config['source']['path']} of plan {config['source']['plan']}{beside}"
+    return ("a body that is not text" if config["size"] is None else f"a text of {size(config['size'])}") + beside
 
 
 def _given(value: Any) -> str:
@@ -198,10 +202,12 @@ def _update(args: argparse.Namespace, console: Console) -> int:
     old = find(console, args.deployment)
     edit: dict[str, Any] = {"inputs": plain, "secrets": secret, "drop": args.drop}
     edit |= _stated(args, console, old)
-    if args.no_after and args.after:
-        raise Failure("--after and --no-after contradict each other")
+    if args.no_after and (args.after or args.follow):
+        raise Failure("--no-after contradicts --after and --follow")
     if args.after or args.no_after:
         edit["depends_on"] = after(args.after or [], old["server"]["name"])
+    if args.follow:
+        edit["follow"] = after(args.follow, old["server"]["name"])
     if args.interval or args.no_interval:
         edit["interval"] = args.interval
     edit |= {"policy": args.policy} if args.policy else {}
@@ -230,17 +236,18 @@ def _update(args: argparse.Namespace, console: Console) -> int:
 
 def _stated(args: argparse.Namespace, console: Console, old: Any) -> dict[str, Any]:
     """The config to send, if it changes: what is not said of it is as in the one there is. Raises Failure, Invalid."""
-    says = [args.script, args.plan, args.path, args.hook, *args.output]
+    says = [args.script, args.plan, args.path, args.hook, args.directory, args.keep, *args.output, *args.files]
     if args.config is not None:
         if any(says):
-            raise Failure("--config says what to run, its hook and its outputs", "leave out --script, --plan, --path, --hook and --output")
+            raise Failure("--config says what to run, its hook, outputs and files", "leave out all that --config says")
         return {"config": config_id(console, args.config)}
     if not any(says):
         return {}
     before = console.client.get(f"/v1/configs/{part(old['config'])}")
-    config = {name: before[name] for name in ("group", "name", "inputs", "outputs", "options")}
+    config = {name: before[name] for name in ("group", "name", "inputs", "outputs", "options", "files")}
     body = "source" if before["source"] else "body"
     stated = statement(args, before["group"]) or {"group": args.hook or before["group"], body: before[body]}
+    stated |= {"files": [files(one) for one in args.files]} if args.files else {}
     if not args.output:
         stated.pop("outputs", None)
     return {"config": config | stated | ({"outputs": [output(one) for one in args.output]} if args.output else {})}

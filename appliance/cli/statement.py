@@ -16,6 +16,15 @@ def body_flags(parser: argparse.ArgumentParser, *, config: bool) -> None:
     parser.add_argument("--script", metavar="FILE", help="run this file; - reads standard input")
     parser.add_argument("--plan", metavar="PLAN", help="run a file of this plan, as it is current: a switch that changes it runs it again")
     parser.add_argument("--path", metavar="FILE", help="... which file of --plan")
+    parser.add_argument(
+        "--files",
+        metavar="PLAN[/DIR]",
+        action="append",
+        default=[],
+        help="have these files of a plan in the run's working directory, as they are current; may be repeated",
+    )
+    parser.add_argument("--directory", metavar="PATH", help="run nothing: keep the --files as this directory of the machine (hook plan)")
+    parser.add_argument("--keep", metavar="N", type=int, help="... and the last N versions beside it (default 3)")
     if config:
         parser.add_argument("--config", metavar="ID", help="run this config, by id or name (see: appliance config list)")
     parser.add_argument("--hook", metavar="GROUP", help="the hook that understands it (default: script)")
@@ -41,7 +50,7 @@ def given_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def statement(args: argparse.Namespace, group: str | None = "script") -> dict[str, Any] | None:
-    """What --script or --plan and --path state, or None when neither is given; for hook `group` where none is named.
+    """What --script, --plan and --path, or --directory state, or None when none is given; for hook `group` where none is named.
 
     Raises Failure, and Invalid for what is no script.
     """
@@ -51,8 +60,13 @@ def statement(args: argparse.Namespace, group: str | None = "script") -> dict[st
         raise Failure("--plan and --path go together", "for example --plan lab --path scripts/base.sh")
     if args.script is not None and args.plan is not None:
         raise Failure("--script and --plan are two ways to say the same", "give one of them")
+    if args.directory is not None:
+        return _checkout(args)
+    if args.keep is not None:
+        raise Failure("--keep goes with --directory", "for example --files lab --directory /srv/lab --keep 3")
     group = args.hook or group
     stated: dict[str, Any] = {"group": group, "outputs": [output(one) for one in args.output]}
+    stated |= {"files": [files(one) for one in args.files]} if args.files else {}
     if args.plan is not None:
         return stated | {"source": {"plan": args.plan, "path": args.path}}
     if args.script is None:
@@ -61,6 +75,21 @@ def statement(args: argparse.Namespace, group: str | None = "script") -> dict[st
     text = read_text(args.script, where)
     check_body(group, text, where)
     return stated | {"body": text}
+
+
+def files(text: str) -> dict[str, str]:
+    """A plan and a directory in it, from `PLAN` or `PLAN/DIR`."""
+    plan, _, prefix = text.partition("/")
+    return {"plan": plan, "prefix": prefix}
+
+
+def _checkout(args: argparse.Namespace) -> dict[str, Any]:
+    if args.script is not None or args.plan is not None or args.hook not in (None, "plan"):
+        raise Failure("--directory keeps files and runs nothing", "leave out --script, --plan, --path and --hook")
+    if len(args.files) != 1:
+        raise Failure("--directory needs the files of one plan", "for example --files lab --directory /srv/lab")
+    body = {"path": args.directory} | ({} if args.keep is None else {"keep": args.keep})
+    return {"group": "plan", "files": [files(args.files[0])], "body": body, "outputs": [output(one) for one in args.output]}
 
 
 def read_text(path: str, where: str) -> str:

@@ -35,8 +35,8 @@ def resume(tx: Tx, key: Key, id: str, by: str) -> Standing:
 
 def _act(tx: Tx, key: Key, id: str, action: Action, by: str) -> Standing:
     old = deployments.by_id(tx, id)
-    wanted = desire(key, Sources(tx), configs.by_id(tx, old.terms.config), old.terms.inputs)
+    wanted = desire(key, Sources(tx), configs.by_id(tx, old.terms.config), old.terms.inputs, old.terms.follows)
     cause = "suspend" if action == "SUSPEND" else "resume"
-    standing = renew(tx, old, wanted, cause, f"{cause} by {by}", by, must=True, action=action)  # type: ignore[arg-type]
+    standing = renew(tx, key, old, wanted, cause, f"{cause} by {by}", by, must=True, action=action)  # type: ignore[arg-type]
     audit.record(tx, by, f"deployment {cause}", id, server=old.server_name, name=old.terms.name)
     return standing

@@ -8,11 +8,11 @@ import msgspec
 from appliance import config as configs_rules
 from appliance import fingerprint
 from appliance.config import Given, Statement
-from appliance.deployment import Action, Cause, Memory, Policy, Standing, begin, next_action, nothing_to_do, waiting, waiting_on
+from appliance.deployment import AT_ONCE, Action, Cause, Memory, Policy, Standing, begin, next_action, nothing_to_do, waiting, waiting_on
 from appliance.errors import ApplianceError, Conflict
 from appliance.keys import Key
 from appliance.operations.sources import Sources
-from appliance.store import configs, deadlines, deployments, file, runs, servers, uses
+from appliance.store import configs, deadlines, deployments, file, needs, runs, servers, uses
 from appliance.store.configs import Config
 from appliance.store.deployments import Deployment, Generation, Terms
 from appliance.store.tx import Reader, Tx
@@ -36,12 +36,13 @@ class Desire(msgspec.Struct, frozen=True):
     fingerprint: bytes
 
 
-def desire(key: Key, sources: Sources, config: Config, inputs: dict[str, Given]) -> Desire:
-    """Resolve a config and given inputs as of now. Raises what `Sources.resolve` raises."""
+def desire(key: Key, sources: Sources, config: Config, inputs: dict[str, Given], follows: Iterable[str] = ()) -> Desire:
+    """Resolve a config, given inputs and what is followed as of now. Raises what `Sources.resolve` raises."""
     files = sources.resolve(config)
-    body = files[0].digest if files else fingerprint.body_digest(config.statement.body)
+    body = next((one.digest for one in files if one.kind == "file"), None) or fingerprint.body_digest(config.statement.body)
+    trees = {str(one): found.digest for one, found in zip(config.statement.files, files[-len(config.files) :], strict=False)}
     values = configs_rules.triggering(config.statement, configs_rules.effective(config.statement, clear(key, inputs)))
-    parts = fingerprint.parts_of(key, config.statement, body, values)
+    parts = fingerprint.parts_of(key, config.statement, body, values, sources.followed(follows), trees)
     return Desire(config, inputs, files, parts, fingerprint.whole(key, parts))
 
 
@@ -94,6 +95,7 @@ def _generation(
 
 def renew(
     tx: Tx,
+    key: Key,
     old: Deployment,
     wanted: Desire,
     cause: Cause,
@@ -106,12 +108,14 @@ def renew(
     policy: Policy | None = None,
     works: tuple[Action, ...] | None = None,
     wiped: bool = False,
+    moved: dict[str, str] | None = None,
 ) -> Standing:
     """Make the next generation of a deployment and say where it stands on it.
 
     `must`: it runs though nothing changed (rerun, reset, a move to `always`). `action`: CREATE until one has been started on this instance,
     then UPDATE, where none is said; one that there is no work for is COMPLETE at once. `terms`, `policy` and `works` (the actions it has
     work for) are the new ones where they changed. `wiped`: what was remembered of this machine is forgotten.
+    Those that follow it get theirs in the same commit; `moved` takes up all that got one, with their servers.
     """
     terms = old.terms_number if terms is None else terms
     start = max(tx.now, old.generation.action_start + 1)
@@ -132,13 +136,30 @@ def renew(
         standing = nothing_to_do(action, before)
     if standing.ungranted:
         memory = msgspec.structs.replace(memory, substantial=made.id)
+    elif standing.sentence == AT_ONCE:  # it is back where those that follow it have seen it
+        memory = msgspec.structs.replace(memory, substantial=memory.completed_generation)
     if memory != old.memory:
         deployments.set_memory(tx, old.id, memory)
     deployments.set_state(tx, old.id, made.id, terms, standing)
     watch_deletion(tx, deployments.by_id(tx, old.id))
     servers.set_changed(tx, old.server)
     settle(tx, old.id)
+    if moved is not None:
+        moved[old.id] = old.server
+    if memory.substantial != old.memory.substantial:
+        follow(tx, key, old, by, moved)
     return standing
+
+
+def follow(tx: Tx, key: Key, followed: Deployment, by: str, moved: dict[str, str] | None = None) -> None:
+    """Those that follow a deployment whose generation counts anew for them get one of their own, and those that follow them."""
+    for id in needs.followers(tx, followed.id):
+        one = deployments.by_id(tx, id)
+        if one.leaving:
+            continue
+        wanted = desire(key, Sources(tx), configs.by_id(tx, one.terms.config), one.terms.inputs, one.terms.follows)
+        if wanted.fingerprint != one.generation.fingerprint:
+            renew(tx, key, one, wanted, "follow", f"{followed.label} changed, which it follows", by, moved=moved)
 
 
 def watch_deletion(tx: Tx, one: Deployment) -> None:
@@ -190,31 +211,38 @@ def waits_for_itself(tx: Reader, one: Deployment) -> bool:
 
 
 def after_switch(tx: Tx, key: Key, *, plan_id: int, version: int, changed: Iterable[str], by: str) -> Moved:
-    """Make new generations of exactly the deployments that use a file whose bytes a switch changed, in the switch's own transaction.
+    """Make new generations of exactly the deployments that use files whose bytes a switch changed, in the switch's own transaction.
 
     `changed` are the paths whose entry differs. Raises Conflict when a file in use is gone and Invalid when it can no longer be run, naming
     the file and who uses it: then nothing of the switch stays.
     """
     sources = Sources(tx)
     moved: dict[str, str] = {}
-    used = uses.paths_of_plan(tx, plan_id)  # a switch may change many more paths than anybody uses
-    for path in (one for one in changed if one in used):
-        for id in uses.users_of_path(tx, plan_id, path):
-            old = deployments.by_id(tx, id)
-            if old.leaving:
-                continue
-            try:
-                wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs)
-            except ApplianceError as error:
-                raise type(error)(
-                    f"{error.message}; {old.label} uses it, so nothing was switched",
-                    hint=f"delete or change {old.label} first, or push a version that has the file as it must be",
-                    detail=error.detail,
-                ) from None
-            if wanted.fingerprint != old.generation.fingerprint:
-                renew(tx, old, wanted, "switch", f"{what_changed(old, wanted)} (version {version})", by)
-                moved[id] = old.server
+    for id in _users(tx, plan_id, list(changed)):
+        old = deployments.by_id(tx, id)
+        if old.leaving:
+            continue
+        try:
+            wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs, old.terms.follows)
+        except ApplianceError as error:
+            raise type(error)(
+                f"{error.message}; {old.label} uses it, so nothing was switched",
+                hint=f"delete or change {old.label} first, or push a version that has the file as it must be",
+                detail=error.detail,
+            ) from None
+        if wanted.fingerprint != old.generation.fingerprint:
+            renew(tx, key, old, wanted, "switch", f"{what_changed(old, wanted)} (version {version})", by, moved=moved)
     return Moved(list(moved), list(dict.fromkeys(moved.values())))
+
+
+def _users(tx: Reader, plan: int, changed: list[str]) -> list[str]:
+    """Those who use one of the paths, as a file or with all of a directory, once each."""
+    used = uses.paths_of_plan(tx, plan)  # a switch may change many more paths than anybody uses
+    found = [id for path in changed if path in used for id in uses.users_of_path(tx, plan, path)]
+    for prefix, ids in uses.users_of_trees(tx, plan).items():
+        if any(not prefix or path.startswith(prefix + "/") for path in changed):
+            found += ids
+    return list(dict.fromkeys(found))
 
 
 def what_changed(old: Deployment, wanted: Desire) -> str:
@@ -223,7 +251,9 @@ def what_changed(old: Deployment, wanted: Desire) -> str:
 
 
 def refuse_if_needed(tx: Tx, old: Deployment, apart_from: set[str]) -> None:
-    """Raise Conflict when deployments other than `apart_from` depend on this one."""
+    """Raise Conflict when deployments other than `apart_from` depend on this one; what waits for it to be gone does not."""
+    if old.leaving:
+        return
     dependants = [deployments.by_id(tx, id) for id in deployments.needed_by(tx, old.id) if id not in apart_from]
     others = [one.label for one in dependants if not one.leaving]  # what is being deleted waits for those that go before it
     if others:
@@ -231,6 +261,6 @@ def refuse_if_needed(tx: Tx, old: Deployment, apart_from: set[str]) -> None:
         raise Conflict(f"{old.label} is needed by {names}", hint="delete those first, or change what they come after")
 
 
-def same_statement(old: Config, new: Statement, plan: int | None) -> bool:
+def same_statement(old: Config, new: Statement, plan: int | None, files: tuple[int, ...]) -> bool:
     """Whether a stored config already says this (its name aside)."""
-    return old.plan == plan and msgspec.structs.replace(old.statement, name=new.name) == new
+    return (old.plan, old.files) == (plan, files) and msgspec.structs.replace(old.statement, name=new.name) == new

@@ -3,7 +3,7 @@
 from appliance import config as rules
 from appliance.config import Statement
 from appliance.errors import Conflict, NotFound
-from appliance.operations.sources import Sources
+from appliance.operations.sources import Sources, keys_of
 from appliance.store import audit, configs, plans
 from appliance.store.configs import Config
 from appliance.store.tx import Tx
@@ -15,9 +15,10 @@ def create(tx: Tx, statement: Statement, by: str) -> Config:
     Raises Invalid, NotFound, Conflict.
     """
     rules.check(statement)
-    plan = None if statement.source is None else plans.find(tx, statement.source.plan).id
-    made = configs.add(tx, statement, plan, by)
-    if plan is not None and plans.current(tx, plan) is not None:
+    plan, files = keys_of(tx, statement)
+    made = configs.add(tx, statement, plan, by, files)
+    named = {*files, *([] if plan is None else [plan])}
+    if named and all(plans.current(tx, one) is not None for one in named):
         Sources(tx, NotFound).resolve(made)
     audit.record(tx, by, "config create", made.id, name=statement.name, group=statement.group)
     return made

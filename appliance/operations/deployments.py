@@ -1,37 +1,37 @@
 """Saying what must run where: create and update. See also operations/fate.py."""
 
-from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
 from appliance import config as rules
 from appliance.config import Given, Statement
-from appliance.deployment import ACTIONS, INTERVAL_SECONDS, POLICIES, TIMEOUT_SECONDS, WORKS, Action, Policy, cycle, run_order
+from appliance.deployment import TIMEOUT_SECONDS, WORKS, Action, Policy, cycle, run_order
 from appliance.errors import ApplianceError, Conflict, Gone, Invalid, NotFound
 from appliance.keys import Key
 from appliance.names import check_name
+from appliance.operations import fate
 from appliance.operations.changes import clear, desire, first_generation, renew, same_statement, seal, stand, what_changed
 from appliance.operations.references import find_deployment
-from appliance.operations.sources import Sources
-from appliance.store import audit, configs, deployments, plans, servers, uses
+from appliance.operations.sources import Sources, keys_of
+from appliance.operations.terms import checked_terms, in_order, policy_of, refuse_files, terms_changed
+from appliance.store import audit, configs, deployments, servers, uses
 from appliance.store.configs import Config
 from appliance.store.deployments import Deployment, Terms
-from appliance.store.servers import Server
+from appliance.store.needs import wait_for
 from appliance.store.tx import Tx
 
 UNSET = msgspec.UNSET
 Unset = msgspec.UnsetType
 
-TIMEOUT_LIMIT = 30 * 24 * 3600
-ATTEMPTS_LIMIT = 100
 MANY = 5_000
 
 
 class Wanted(msgspec.Struct, frozen=True):
     """What to create: `server` by name or id, `config` by id or as a statement, `depends_on` as ids or `SERVER/NAME`.
 
-    `update`: where the server has a deployment of this name, bring that one to this instead of refusing.
+    `update`: where the server has a deployment of this name, bring that one to this instead of refusing. `replace`: delete that one, with
+    its DELETE work, and make a new one.
     """
 
     server: str
@@ -45,7 +45,9 @@ class Wanted(msgspec.Struct, frozen=True):
     attempts: int = 1
     actions: tuple[Action, ...] = WORKS
     depends_on: list[str] = []
+    follow: list[str] = []
     update: bool = False
+    replace: bool = False
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -62,13 +64,14 @@ class Edit(msgspec.Struct, frozen=True):
     attempts: int | Unset = UNSET
     actions: tuple[Action, ...] | Unset = UNSET
     depends_on: list[str] | Unset = UNSET
+    follow: list[str] | Unset = UNSET
 
 
 class Done(msgspec.Struct, frozen=True):
     """What became of one deployment: `changes` says, for people, what is new about it."""
 
     id: str
-    did: Literal["created", "updated", "unchanged"]
+    did: Literal["created", "updated", "unchanged", "replaced"]
     changes: list[str]
 
 
@@ -79,6 +82,7 @@ class _Batch:
         self.tx, self.key, self.by = tx, key, by
         self.sources = Sources(tx, NotFound)
         self.placed: dict[tuple[str, str], str] = {}
+        self.replaced: dict[tuple[str, str], list[str]] = {}  # by server and name: those whose DELETE work is to be done first
         self._statements: dict[bytes, Config] = {}
 
     def config(self, given: str | Statement, name: str, like: Config | None) -> Config:
@@ -89,13 +93,13 @@ class _Batch:
                 raise NotFound(f"config {given!r} was deleted", hint="see what there is with: appliance config list")
             return found
         statement = given if given.name is not None else msgspec.structs.replace(given, name=name)
-        plan = None if statement.source is None else plans.find(self.tx, statement.source.plan).id
-        if like is not None and same_statement(like, statement, plan):
+        plan, files = keys_of(self.tx, statement)
+        if like is not None and same_statement(like, statement, plan, files):
             return like
         encoded = msgspec.json.encode(statement, order="deterministic")
         if encoded not in self._statements:
             rules.check(statement)
-            self._statements[encoded] = configs.add(self.tx, statement, plan, self.by)
+            self._statements[encoded] = configs.add(self.tx, statement, plan, self.by, files)
         return self._statements[encoded]
 
     def needs(self, refs: list[str], id: str) -> list[str]:
@@ -130,19 +134,35 @@ def create(tx: Tx, key: Key, wanted: list[Wanted], by: str) -> list[Done]:
     if len(wanted) > MANY:
         raise Invalid(f"{len(wanted)} deployments at once are more than {MANY}")
     batch = _Batch(tx, key, by)
+    _clear(batch, wanted)
     placed: list[tuple[str, Deployment | None]] = []
-    done: list[Done] = []
     for number, item in enumerate(wanted, 1):
         with _naming(number, len(wanted)):
             placed.append(_place(batch, item))
-    for number, (item, (id, old)) in enumerate(zip(wanted, placed, strict=True), 1):
+    needed: list[tuple[list[str], list[str]]] = []
+    for number, (item, (id, _)) in enumerate(zip(wanted, placed, strict=True), 1):
         with _naming(number, len(wanted)):
-            needs = batch.needs(item.depends_on, id)
-            done.append(_bring(batch, item, old, needs) if old is not None else _begin(batch, item, id, needs))
+            follows = batch.needs(item.follow, id)
+            needed.append((list(dict.fromkeys([*batch.needs(item.depends_on, id), *follows])), follows))
+    done: dict[int, Done] = {}
+    for at in _followed_first([id for id, _ in placed], [follows for _, follows in needed]):
+        item, (id, old), (needs, follows) = wanted[at], placed[at], needed[at]
+        with _naming(at + 1, len(wanted)):
+            if old is None:
+                done[at] = _begin(batch, item, id, needs, tuple(follows))
+            else:
+                done[at] = _bring(batch, item, deployments.by_id(tx, id), needs, tuple(follows))
     refuse_circles(tx, [id for id, _ in placed])
     for id, _ in placed:  # one may wait for another that came after it in the list
         stand(tx, deployments.by_id(tx, id))
-    return done
+    return [done[at] for at in range(len(wanted))]
+
+
+def _followed_first(ids: list[str], follows: list[list[str]]) -> list[int]:
+    """Positions in the order in which what is followed comes first; those in a circle at the end, to be refused."""
+    at = {id: number for number, id in enumerate(ids)}
+    ordered = [at[id] for id in run_order((id, None, at[id], follows[at[id]]) for id in ids)]
+    return ordered + sorted(set(at.values()).difference(ordered))
 
 
 class _naming:  # noqa: N801 - it reads as a clause
@@ -159,6 +179,21 @@ class _naming:  # noqa: N801 - it reads as a clause
             raise type(error)(self.prefix + error.message, hint=error.hint, detail=error.detail) from None
 
 
+def _clear(batch: _Batch, wanted: list[Wanted]) -> None:
+    """Delete those that are to be replaced."""
+    tx = batch.tx
+    there: dict[tuple[str, str], list[Deployment]] = {}
+    for number, item in enumerate(wanted, 1):
+        if item.replace:
+            with _naming(number, len(wanted)):
+                server = servers.find(tx, item.server).id
+                there[server, item.name] = deployments.named(tx, server, item.name)
+    fate.delete(tx, batch.key, list(dict.fromkeys(one.id for found in there.values() for one in found if not one.leaving)), batch.by)
+    for (server, name), found in there.items():
+        if found:
+            batch.replaced[server, name] = [one.id for one in deployments.named(tx, server, name)]
+
+
 def _place(batch: _Batch, item: Wanted) -> tuple[str, Deployment | None]:
     """The id of a new deployment, or the one there is that is to be brought to what is wanted."""
     check_name("deployment", item.name)
@@ -166,7 +201,8 @@ def _place(batch: _Batch, item: Wanted) -> tuple[str, Deployment | None]:
     label = f"{server.name}/{item.name}"
     if (server.id, item.name) in batch.placed:
         raise Conflict(f"{label} is named twice")
-    there = deployments.named(batch.tx, server.id, item.name)
+    there = [] if item.replace else deployments.named(batch.tx, server.id, item.name)
+    there = [one for one in there if not one.leaving] or there
     if there and not item.update:
         raise Conflict(f"{label} exists already", hint=f"change it with: appliance deployment update {label}")
     if len(there) > 1:
@@ -176,31 +212,34 @@ def _place(batch: _Batch, item: Wanted) -> tuple[str, Deployment | None]:
     return id, there[0] if there else None
 
 
-def _begin(batch: _Batch, item: Wanted, id: str, needs: list[str]) -> Done:
+def _begin(batch: _Batch, item: Wanted, id: str, needs: list[str], follows: tuple[str, ...]) -> Done:
     config = batch.config(item.config, item.name, None)
     plain, secret = rules.check_given(config.statement, item.inputs, item.secrets)
     inputs = seal(batch.key, plain, secret)
-    wanted = desire(batch.key, batch.sources, config, inputs)
+    wanted = desire(batch.key, batch.sources, config, inputs, follows)
     server = servers.find(batch.tx, item.server)
-    policy = _policy(item.policy, plain) or _policy(None, rules.effective(config.statement, {})) or "on-change"
+    policy = policy_of(item.policy, plain) or policy_of(None, rules.effective(config.statement, {})) or "on-change"
     terms = checked_terms(
-        server, Terms(item.name, policy, item.interval, item.timeout, config.id, inputs, item.attempts, in_order(item.actions))
+        server, Terms(item.name, policy, item.interval, item.timeout, config.id, inputs, item.attempts, in_order(item.actions), follows)
     )
+    refuse_files(server, config)
+    before = batch.replaced.get((server.id, item.name))
+    wait_for(batch.tx, id, before or [])
     first_generation(batch.tx, id, server.id, terms, needs, wanted, batch.by)
     audit.record(batch.tx, batch.by, "deployment create", id, server=server.name, name=item.name, policy=terms.policy)
-    return Done(id, "created", [])
+    return Done(id, "created" if before is None else "replaced", [])
 
 
-def _bring(batch: _Batch, item: Wanted, old: Deployment, needs: list[str]) -> Done:
+def _bring(batch: _Batch, item: Wanted, old: Deployment, needs: list[str], follows: tuple[str, ...]) -> Done:
     """Bring a deployment to what is wanted; the policy stays where none is said, and its interval with it."""
     config = batch.config(item.config, item.name, configs.by_id(batch.tx, old.terms.config))
     plain, secret = rules.check_given(config.statement, item.inputs, item.secrets)
-    said = _policy(item.policy, plain)
+    said = policy_of(item.policy, plain)
     policy, interval = said or old.terms.policy, item.interval
     if said is None and interval is None:
         interval = old.terms.interval
     terms = Terms(
-        item.name, policy, interval, item.timeout, config.id, seal(batch.key, plain, secret), item.attempts, in_order(item.actions)
+        item.name, policy, interval, item.timeout, config.id, seal(batch.key, plain, secret), item.attempts, in_order(item.actions), follows
     )
     return _apply(batch, old, config, terms, needs)
 
@@ -226,7 +265,7 @@ def _edit(batch: _Batch, id: str, edit: Edit) -> Done:
     if not isinstance(edit.config, Unset):
         config = batch.config(edit.config, old.terms.name or old.id, like)
     plain, secret = rules.check_given(config.statement, *_merged(key, old.terms.inputs, edit))
-    policy = _policy(None if isinstance(edit.policy, Unset) else edit.policy, edit.inputs) or old.terms.policy
+    policy = policy_of(None if isinstance(edit.policy, Unset) else edit.policy, edit.inputs) or old.terms.policy
     interval = old.terms.interval if isinstance(edit.interval, Unset) else edit.interval
     terms = Terms(
         old.terms.name if isinstance(edit.name, Unset) else check_name("deployment", edit.name),
@@ -240,9 +279,14 @@ def _edit(batch: _Batch, id: str, edit: Edit) -> Done:
     )
     if terms.name is not None and terms.name != old.terms.name and deployments.named(tx, old.server, terms.name):
         raise Conflict(f"{old.server_name}/{terms.name} exists already")
-    needs = deployments.needs(tx, id)
+    needs, follows = deployments.needs(tx, id), list(old.terms.follows)
     if isinstance(edit.depends_on, list):
         needs = batch.needs(edit.depends_on, id)
+        follows = [one for one in follows if one in needs]
+    if isinstance(edit.follow, list):
+        follows = batch.needs(edit.follow, id)
+        needs = list(dict.fromkeys([*needs, *follows]))
+    terms = msgspec.structs.replace(terms, follows=tuple(follows))
     return _apply(batch, old, config, terms, needs)
 
 
@@ -262,17 +306,20 @@ def _apply(batch: _Batch, old: Deployment, config: Config, terms: Terms, needs: 
     """Write what differs from what is desired now: new terms, and a new generation when a machine must run for it."""
     tx = batch.tx
     if old.leaving:
-        raise Conflict(f"{old.label} is being deleted", hint=f"see: appliance why {old.label}")
-    terms = checked_terms(servers.by_id(tx, old.server), terms)
-    wanted = desire(batch.key, batch.sources, config, terms.inputs)
+        raise Conflict(f"{old.label} is being deleted", hint="put a new one in its place with: appliance deploy ... --replace")
+    server = servers.by_id(tx, old.server)
+    terms = checked_terms(server, terms)
+    refuse_files(server, config)
+    wanted = desire(batch.key, batch.sources, config, terms.inputs, terms.follows)
     before = configs.by_id(tx, old.terms.config)
-    moved = (config.plan, config.statement.source) != (before.plan, before.statement.source)
+    origin = (config.plan, config.statement.source, config.files, config.statement.files)
+    moved = origin != (before.plan, before.statement.source, before.files, before.statement.files)
     differs = wanted.fingerprint != old.generation.fingerprint
     to_always = terms.policy == "always" and old.terms.policy != "always"
     changes = [what_changed(old, wanted)] if differs else []
     if moved and not differs:
         changes.append("the body comes from another place")
-    changes += _terms_changed(old.terms, terms)
+    changes += terms_changed(old.terms, terms)
     if sorted(deployments.needs(tx, old.id)) != sorted(needs):
         changes.append("dependencies changed")
     if not differs and terms.inputs != old.terms.inputs:
@@ -285,7 +332,17 @@ def _apply(batch: _Batch, old: Deployment, config: Config, terms: Terms, needs: 
     deployments.set_terms(tx, old.id, number, terms, needs, batch.by)
     if differs or to_always:
         renew(
-            tx, old, wanted, "update", ", ".join(changes), batch.by, must=to_always, terms=number, policy=terms.policy, works=terms.actions
+            tx,
+            batch.key,
+            old,
+            wanted,
+            "update",
+            ", ".join(changes),
+            batch.by,
+            must=to_always,
+            terms=number,
+            policy=terms.policy,
+            works=terms.actions,
         )
     else:
         deployments.set_state(tx, old.id, old.generation.id, number, old.standing)
@@ -294,55 +351,6 @@ def _apply(batch: _Batch, old: Deployment, config: Config, terms: Terms, needs: 
         tx.touch(f"server:{old.server}")
     audit.record(tx, batch.by, "deployment update", old.id, server=old.server_name, name=terms.name, changes=changes)
     return Done(old.id, "updated", changes)
-
-
-def _terms_changed(old: Terms, new: Terms) -> list[str]:
-    words = [
-        ("name", f"name {new.name}"),
-        ("policy", f"policy {new.policy}"),
-        ("interval", f"interval {new.interval} s" if new.interval else "no interval"),
-        ("timeout", f"timeout {new.timeout} s" if new.timeout else "no timeout"),
-        ("attempts", f"attempts {new.attempts}"),
-        ("actions", f"actions {', '.join(new.actions)}"),
-    ]
-    return [text for field, text in words if getattr(old, field) != getattr(new, field)]
-
-
-def in_order(actions: Iterable[Action]) -> tuple[Action, ...]:
-    """Actions, each once. Raises Invalid for none."""
-    found = tuple(one for one in ACTIONS if one in set(actions))
-    if not found:
-        raise Invalid("a deployment has work for one action at least", hint=f"give some of {', '.join(ACTIONS)}")
-    return found
-
-
-def _policy(said: Policy | None, plain: dict[str, Any]) -> Policy | None:
-    """The policy that is asked for: by the option, else by the input of Heat's users, else none."""
-    by_input = plain.get(rules.POLICY_INPUT)
-    if said is not None or by_input is None:
-        return said
-    for policy in POLICIES:
-        if policy == by_input:
-            return policy
-    raise Invalid(f"input {rules.POLICY_INPUT!r} is {by_input!r}; it is one of {', '.join(POLICIES)}")
-
-
-def checked_terms(server: Server, terms: Terms) -> Terms:
-    """Refuse terms that cannot be kept. Raises Invalid or Conflict."""
-    if terms.interval is not None and terms.policy != "always":
-        raise Invalid(f"an interval goes with policy always, and this one is {terms.policy}")
-    if terms.interval is not None and terms.interval < INTERVAL_SECONDS:
-        raise Invalid(f"an interval of {terms.interval} s is too short", hint=f"use at least {INTERVAL_SECONDS} s")
-    if terms.timeout is not None and not 1 <= terms.timeout <= TIMEOUT_LIMIT:
-        raise Invalid(f"a timeout of {terms.timeout} s is out of range", hint=f"use 1 to {TIMEOUT_LIMIT} seconds, or none")
-    if not 1 <= terms.attempts <= ATTEMPTS_LIMIT:
-        raise Invalid(f"{terms.attempts} attempts are out of range", hint=f"use 1 to {ATTEMPTS_LIMIT}")
-    if server.kind == "stock" and terms.policy != "on-change":
-        raise Conflict(
-            f"{server.name!r} runs a stock agent, which runs one id once and cannot keep the policy {terms.policy}",
-            hint="use on-change, or run the appliance's own agent there (appliance agent join)",
-        )
-    return terms
 
 
 def refuse_circles(tx: Tx, ids: list[str]) -> None:

@@ -88,6 +88,7 @@ def _item(
         waits_for_itself(tx, one),
         one.standing.next_at is not None,
         tuple(cancels.get(one.id, ())),
+        uses.trees_of(tx, one.generation.id) if made.files else [],
     )
 
 

@@ -168,6 +168,7 @@ def made_by(past: Past) -> str:
         "switch": f"a switch by {past.by}",
         "rerun": f"a rerun by {past.by}",
         "reset": "the server was reset",
+        "follow": f"what it follows was changed by {past.by}",
         "delete": f"deleted by {past.by}",
         "suspend": f"suspended by {past.by}",
         "resume": f"resumed by {past.by}",
@@ -197,6 +198,8 @@ def next_command(tx: Reader, one: Deployment, shown: View, server: Server) -> st
     if one.standing.status == "FAILED" or one.standing.held:
         return f"appliance rerun {one.label}"
     roots = failed_roots(tx, one.id) if shown.phase == "blocked" else []
+    if roots and deployments.by_id(tx, roots[0].deployment).leaving:
+        return f"appliance deployment delete {roots[0].deployment} --force"
     if roots:
         return f"appliance rerun {roots[0].server}/{roots[0].name}"
     if shown.blockers:

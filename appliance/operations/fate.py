@@ -8,7 +8,7 @@ from appliance.keys import Key
 from appliance.operations.changes import desire, refuse_if_needed, renew, settle, stand, tell_of_failure, watch_deletion
 from appliance.operations.limits import after_the_unlimited
 from appliance.operations.sources import Sources
-from appliance.store import audit, configs, deployments, file, generations, runs, servers, stock
+from appliance.store import audit, configs, deployments, file, generations, needs, runs, servers, stock
 from appliance.store.deployments import Deployment
 from appliance.store.runs import Run
 from appliance.store.tx import Reader, Tx
@@ -20,10 +20,10 @@ def rerun(tx: Tx, key: Key, ids: list[str], by: str) -> list[Standing]:
     standings = []
     for id in ids:
         old = deployments.by_id(tx, id)
-        wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs)
+        wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs, old.terms.follows)
         cause: Cause = "delete" if old.leaving else "rerun"
         action = again_action(old.generation.action, old.memory, old.terms.actions)
-        standings.append(renew(tx, old, wanted, cause, f"rerun by {by}", by, must=True, action=action))
+        standings.append(renew(tx, key, old, wanted, cause, f"rerun by {by}", by, must=True, action=action))
         audit.record(tx, by, "deployment rerun", id, server=old.server_name, name=old.terms.name, number=old.generation.number + 1)
     return standings
 
@@ -50,12 +50,12 @@ def delete(tx: Tx, key: Key, ids: list[str], by: str, *, force: bool = False) ->
     for id in set(ids).difference(working):
         bury(tx, deployments.by_id(tx, id), by)
     for id in working:
-        deployments.set_needs(tx, id, [other for other in needed[id] if other in working])
+        needs.set_needs(tx, id, [other for other in needed[id] if other in working])
     sources = Sources(tx)
     for id in working:
         old = deployments.by_id(tx, id)
-        wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs)
-        renew(tx, old, wanted, "delete", f"deleted by {by}", by, must=True, action="DELETE")
+        wanted = desire(key, sources, configs.by_id(tx, old.terms.config), old.terms.inputs, old.terms.follows)
+        renew(tx, key, old, wanted, "delete", f"deleted by {by}", by, must=True, action="DELETE")
         audit.record(tx, by, "deployment delete", id, server=old.server_name, name=old.terms.name, work=True)
     return working
 
@@ -91,13 +91,13 @@ def reset(tx: Tx, key: Key, server_id: str, by: str, why: str) -> int:
     stock.forget(tx, server_id)
     sources = Sources(tx)
     all_of_it = deployments.of_server(tx, server_id)
-    for one in all_of_it:
+    for one in (deployments.by_id(tx, it.id) for it in all_of_it):  # one that follows another has moved with it
         if one.leaving:  # there is nothing of it on another machine
             bury(tx, one, by)
             continue
-        wanted = desire(key, sources, configs.by_id(tx, one.terms.config), one.terms.inputs)
+        wanted = desire(key, sources, configs.by_id(tx, one.terms.config), one.terms.inputs, one.terms.follows)
         old = msgspec.structs.replace(one, standing=msgspec.structs.replace(one.standing, repeating=None))
-        renew(tx, old, wanted, "reset", why, by, must=True, action="CREATE", wiped=True)
+        renew(tx, key, old, wanted, "reset", why, by, must=True, action="CREATE", wiped=True)
     audit.record(tx, by, "server reset", server_id, name=server.name, why=why, deployments=len(all_of_it))
     return len(all_of_it)
 

@@ -15,9 +15,9 @@ from appliance.heat import UNSET_REASON, Kept, Over, Shown
 from appliance.keys import Key
 from appliance.operations import fate
 from appliance.operations.changes import desire, first_generation, renew
-from appliance.operations.deployments import checked_terms
 from appliance.operations.documents import body_of
 from appliance.operations.sources import Sources, text_of
+from appliance.operations.terms import checked_terms, refuse_files
 from appliance.store import audit, blobs, configs, deployments, generations, runs, servers
 from appliance.store import heat as store
 from appliance.store.configs import Config as Config
@@ -104,6 +104,7 @@ def create_deployment(tx: Tx, key: Key, body: dict[str, Any], by: str) -> Shown:
     server = _server(tx, named)
     id = deployments.add(tx, server.id, by)
     terms = Terms(config.statement.name, heat.policy_of(config.statement) or "on-change", None, TIMEOUT_SECONDS, config.id, {})
+    refuse_files(server, config)
     wanted = desire(key, Sources(tx), config, {})
     first_generation(
         tx, id, server.id, checked_terms(server, terms), [], wanted, by, cause="heat", action=_ours(action, "CREATE"), works=True
@@ -217,11 +218,13 @@ def _rebind(tx: Tx, key: Key, one: Deployment, config: Config, action: Action, b
         interval=one.terms.interval if policy == "always" else None,
         config=config.id,
     )
-    checked_terms(servers.by_id(tx, one.server), terms)
+    server = servers.by_id(tx, one.server)
+    checked_terms(server, terms)
+    refuse_files(server, config)
     number = one.terms_number + 1
     deployments.set_terms(tx, one.id, number, terms, deployments.needs(tx, one.id), by)
-    wanted = desire(key, Sources(tx), config, terms.inputs)
-    renew(tx, one, wanted, "heat", "another config", by, must=True, action=action, terms=number, policy=policy, works=ACTIONS)
+    wanted = desire(key, Sources(tx), config, terms.inputs, terms.follows)
+    renew(tx, key, one, wanted, "heat", "another config", by, must=True, action=action, terms=number, policy=policy, works=ACTIONS)
 
 
 def delete_deployment(tx: Tx, key: Key, id: str, by: str) -> None:

@@ -22,6 +22,7 @@ def find_deployment(tx: Reader, ref: str) -> Deployment:
     if not found:
         there = ", ".join(one.terms.name or one.id for one in deployments.of_server(tx, server.id)[:20])
         raise NotFound(f"no deployment {ref!r}", hint=f"{server.name} has: {there}" if there else f"{server.name} has no deployments")
-    if len(found) > 1:
+    staying = [one for one in found if not one.leaving]  # one that is replaced is meant by its id only
+    if len(found) > 1 and len(staying) != 1:
         raise Conflict(f"{ref} names {len(found)} deployments", hint="use one of the ids: " + ", ".join(one.id for one in found))
-    return found[0]
+    return (staying or found)[0]

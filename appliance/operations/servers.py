@@ -10,7 +10,7 @@ from appliance.keys import Key
 from appliance.names import check_label, check_name, is_uuid
 from appliance.operations import fate
 from appliance.operations.changes import refuse_if_needed
-from appliance.store import audit, deployments, heat, servers, tokens
+from appliance.store import audit, configs, deployments, heat, servers, tokens
 from appliance.store.servers import Kind, Server
 from appliance.store.tokens import Role, Token
 from appliance.store.tx import Tx
@@ -123,6 +123,9 @@ def _mark(tx: Tx, server: Server, stock: bool) -> Server:
 def _refuse_unfit(tx: Tx, server: str) -> None:
     """Raise Conflict when a server has deployments whose policy a stock agent cannot keep."""
     unfit = [one.label for one in deployments.of_server(tx, server) if one.terms.policy != "on-change"]
+    filed = [one.label for one in deployments.of_server(tx, server) if configs.by_id(tx, one.terms.config).files]
+    if filed:
+        raise Conflict(f"a stock agent cannot be given the files of {', '.join(filed[:10])}", hint="delete or change these first")
     if unfit:
         raise Conflict(f"a stock agent cannot keep the policies of {', '.join(unfit[:10])}", hint="make them on-change first")
 

@@ -1,9 +1,11 @@
 """From a config's reference to a plan file to the bytes of the version that is current in this transaction."""
 
-from appliance.config import BODY_BYTES, check_body
+from collections.abc import Iterable
+
+from appliance.config import BODY_BYTES, Files, Statement, check_body
 from appliance.errors import ApplianceError, Conflict, Invalid
-from appliance.plan import Switch
-from appliance.store import blobs, listings, plans
+from appliance.plan import Entry, Switch, digest_of_entries, problems, refuse, symlink_problems
+from appliance.store import blobs, deployments, listings, plans
 from appliance.store.configs import Config
 from appliance.store.listings import Lines
 from appliance.store.plans import Plan
@@ -19,13 +21,48 @@ class Sources:
         self._missing = missing  # what it is to refer to a file that is not there
         self._current: dict[int, tuple[Plan, Switch, int, Lines]] = {}
         self._bodies: dict[tuple[bytes, str | None], None] = {}
+        self._trees: dict[tuple[int, str], tuple[Resolved, tuple[Entry, ...]]] = {}
+
+    def followed(self, ids: Iterable[str]) -> dict[str, str | None]:
+        """The generations that those who follow these deployments look at."""
+        return {id: deployments.substantial(self._tx, id) for id in ids}
 
     def resolve(self, config: Config) -> list[Resolved]:
-        """The files a config refers to, as they are current now; checked to be what a machine can run.
+        """What of plans a config refers to, as it is current now; checked to be what a machine can run. The body's file comes first.
 
-        Raises Conflict when the plan was deleted or has no current version, `missing` when that has no such file, Invalid when the file is
-        no text, too large, or (for `script`) no script.
+        Raises Conflict when a plan was deleted or has no current version, `missing` when that has no such file or directory, Invalid when
+        the file is no text, too large, or (for `script`) no script, or when directories of files cannot lie beside each other.
         """
+        trees = [self._tree(key, files) for key, files in zip(config.files, config.statement.files, strict=True)]
+        if len(trees) > 1:
+            together = [entry for _, entries in trees for entry in entries]
+            refuse(problems(tuple(sorted(together, key=lambda entry: entry.path))))
+            self._check_links("the files together", together)
+        return self._body(config) + [resolved for resolved, _ in trees]
+
+    def _tree(self, key: int, files: Files) -> tuple[Resolved, tuple[Entry, ...]]:
+        if (key, files.prefix) in self._trees:
+            return self._trees[key, files.prefix]
+        plan, current, listing, lines = self._lines(key, files.plan)
+        entries = listings.subtree(self._tx, lines, files.prefix)
+        if not entries:
+            raise self._missing(
+                f"plan {files.plan!r} has no directory {files.prefix!r} in version {current.version}"
+                if files.prefix
+                else f"plan {files.plan!r} has no files in version {current.version}",
+                hint=f"see what it has with: appliance plan ls {files.plan} {current.version}",
+            )
+        if files.prefix:  # within the plan they are safe; they must be within the directory, too
+            self._check_links(str(files), entries)
+        resolved = Resolved(plan.id, files.prefix, current.version, listing, digest_of_entries(entries), "tree")
+        self._trees[key, files.prefix] = (resolved, entries)
+        return resolved, entries
+
+    def _check_links(self, where: str, entries: Iterable[Entry]) -> None:
+        links = {entry.path: blobs.read(self._tx, entry.digest) for entry in entries if entry.mode == "symlink"}
+        refuse([f"{where}: {one}" for one in symlink_problems(links)])
+
+    def _body(self, config: Config) -> list[Resolved]:
         source = config.statement.source
         if source is None or config.plan is None:
             return []
@@ -62,6 +99,12 @@ class Sources:
             listing = plans.version(self._tx, plan, current.version).listing
             self._current[id] = (plan, current, listing, listings.read(self._tx, listing))
         return self._current[id]
+
+
+def keys_of(tx: Reader, statement: Statement) -> tuple[int | None, tuple[int, ...]]:
+    """The keys of the plans that a statement's source and its files name. Raises NotFound."""
+    source = None if statement.source is None else plans.find(tx, statement.source.plan).id
+    return source, tuple(plans.find(tx, one.plan).id for one in statement.files)
 
 
 def text_of(raw: bytes, where: str) -> str:

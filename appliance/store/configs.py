@@ -4,19 +4,23 @@ from typing import Any
 
 import msgspec
 
-from appliance.config import Input, Output, PlanFile, Statement
+from appliance.config import Files, Input, Output, PlanFile, Statement
 from appliance.errors import NotFound
 from appliance.store.tx import Reader, Tx
 
 _COLUMNS = (
     'c.id, c.name, c."group", c.body, c.plan, p.name, c.path, c.inputs, c.outputs, c.options, c.created_at, c.by, c.hidden_at,'
-    " p.deleted_commit"
+    " p.deleted_commit, (SELECT json_group_array(json_object('plan', q.name, 'prefix', f.value ->> 'prefix', 'key', q.id))"
+    " FROM json_each(c.files) f JOIN plan q ON q.id = f.value ->> 'plan')"
 )
 _FROM = "FROM config c LEFT JOIN plan p ON p.id = c.plan"
 
 
 class Config(msgspec.Struct, frozen=True):
-    """A stored statement. `plan` is the integer key of the plan that `statement.source` names; `created_at` in ms."""
+    """A stored statement. `plan` is the integer key of the plan that `statement.source` names; `created_at` in ms.
+
+    `files` are the keys of the plans that `statement.files` name, in their order.
+    """
 
     id: str
     statement: Statement
@@ -25,10 +29,18 @@ class Config(msgspec.Struct, frozen=True):
     created_at: int
     by: str
     hidden_at: int | None
+    files: tuple[int, ...] = ()
+
+
+class _Placed(msgspec.Struct, frozen=True):
+    plan: str
+    prefix: str
+    key: int
 
 
 def _config(row: tuple[Any, ...]) -> Config:
-    id, name, group, body, plan, plan_name, path, inputs, outputs, options, created_at, by, hidden_at, plan_deleted = row
+    id, name, group, body, plan, plan_name, path, inputs, outputs, options, created_at, by, hidden_at, plan_deleted, placed = row
+    files = sorted(msgspec.json.decode(placed, type=list[_Placed]), key=lambda one: (one.plan, one.prefix))
     statement = Statement(
         name,
         group,
@@ -37,16 +49,17 @@ def _config(row: tuple[Any, ...]) -> Config:
         msgspec.json.decode(inputs, type=tuple[Input, ...]),
         msgspec.json.decode(outputs, type=tuple[Output, ...]),
         msgspec.json.decode(options),
+        tuple(Files(one.plan, one.prefix) for one in files),
     )
-    return Config(id, statement, plan, plan_deleted is not None, created_at, by, hidden_at)
+    return Config(id, statement, plan, plan_deleted is not None, created_at, by, hidden_at, tuple(one.key for one in files))
 
 
-def add(tx: Tx, statement: Statement, plan: int | None, by: str) -> Config:
-    """Store a statement; `plan` is the key of the plan its source names."""
+def add(tx: Tx, statement: Statement, plan: int | None, by: str, files: tuple[int, ...] = ()) -> Config:
+    """Store a statement; `plan` is the key of the plan its source names, `files` are those of the plans its files name."""
     id = tx.new_id()
     tx.execute(
-        'INSERT INTO config (id, name, "group", body, plan, path, inputs, outputs, options, commit_no, created_at, by)'
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        'INSERT INTO config (id, name, "group", body, plan, path, files, inputs, outputs, options, commit_no, created_at, by)'
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             statement.name,
@@ -54,6 +67,7 @@ def add(tx: Tx, statement: Statement, plan: int | None, by: str) -> Config:
             None if statement.source is not None else _json(statement.body),
             plan,
             None if statement.source is None else statement.source.path,
+            _json([{"plan": key, "prefix": one.prefix} for key, one in zip(files, statement.files, strict=True)]) if files else None,
             _json(statement.inputs),
             _json(statement.outputs),
             _json(statement.options),
@@ -62,7 +76,7 @@ def add(tx: Tx, statement: Statement, plan: int | None, by: str) -> Config:
             by,
         ),
     )
-    return Config(id, statement, plan, False, tx.now, by, None)
+    return Config(id, statement, plan, False, tx.now, by, None, files)
 
 
 def _json(value: Any) -> str:

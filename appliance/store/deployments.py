@@ -12,7 +12,7 @@ from appliance.store.tx import Reader, Tx
 
 _COLUMNS = """
   d.seq, d.id, d.server, v.name, v.kind, d.created_at, d.deleted_commit, d.deleted_at,
-  t.number, t.name, t.policy, t.interval_s, t.timeout_s, t.config, t.inputs, t.max_attempts, t.actions,
+  t.number, t.name, t.policy, t.interval_s, t.timeout_s, t.config, t.inputs, t.max_attempts, t.actions, t.needs,
   g.id, g.number, g.terms, g.action, g.fingerprint, g.parts, g.cause, g.detail, g.action_start, g.commit_no, g.created_at, g.by,
   s.status, s.phase, s.reason, s.sentence, s.held, s.run, s.repeating, s.attempt, s.tries, s.next_at,
   s.since, s.commit_no,
@@ -29,10 +29,17 @@ _FROM = """
 """
 
 
+_LEAVING = (
+    "EXISTS (SELECT 1 FROM state s JOIN generation g ON g.id = s.generation"
+    " WHERE s.deployment = need.needs AND g.action = 'DELETE' AND g.cause = 'delete')"
+)
+
+
 class Terms(msgspec.Struct, frozen=True):
     """What is desired of a deployment. Seconds; `timeout` None for none; `config` is an id, `inputs` are those given.
 
-    `attempts`: how often it is tried at most. `actions`: those it has work for.
+    `attempts`: how often it is tried at most. `actions`: those it has work for. `follows`: of what it
+    depends on, that of which a new generation makes one of this.
     """
 
     name: str | None
@@ -43,6 +50,7 @@ class Terms(msgspec.Struct, frozen=True):
     inputs: dict[str, Given]
     attempts: int = 1
     actions: tuple[Action, ...] = WORKS
+    follows: tuple[str, ...] = ()
 
 
 class Generation(msgspec.Struct, frozen=True):
@@ -102,14 +110,15 @@ _make_memory: Callable[..., Memory] = Memory
 def _deployment(row: tuple[Any, ...]) -> Deployment:
     inputs = msgspec.json.decode(row[14], type=dict[str, Given])
     actions = msgspec.json.decode(row[16], type=tuple[Action, ...])
-    parts = msgspec.json.decode(row[22], type=dict[str, str])
+    follows = tuple(one["deployment"] for one in msgspec.json.decode(row[17]) if one["follow"])
+    parts = msgspec.json.decode(row[23], type=dict[str, str])
     return _make(
         *row[:9],
-        _make_terms(*row[9:14], inputs, row[15], actions),
-        _make_generation(*row[17:22], parts, *row[23:29]),
-        _make_standing(*row[29:33], bool(row[33]), *row[34:39]),
-        *row[39:41],
-        _make_memory(*row[41:43], bool(row[43]), bool(row[44]), bool(row[45]), *row[46:51]),
+        _make_terms(*row[9:14], inputs, row[15], actions, follows),
+        _make_generation(*row[18:23], parts, *row[24:30]),
+        _make_standing(*row[30:34], bool(row[34]), *row[35:40]),
+        *row[40:42],
+        _make_memory(*row[42:44], bool(row[44]), bool(row[45]), bool(row[46]), *row[47:52]),
     )
 
 
@@ -176,8 +185,8 @@ def counts(tx: Reader, server: str, delivered: int | None = None) -> dict[str, i
 
 
 def needs(tx: Reader, deployment: str) -> list[str]:
-    """What a deployment depends on."""
-    return [id for (id,) in tx.rows("SELECT needs FROM need WHERE deployment = ? ORDER BY needs", (deployment,))]
+    """What a deployment depends on, apart from others' DELETE work that goes before it."""
+    return [id for (id,) in tx.rows(f"SELECT needs FROM need WHERE deployment = ? AND NOT {_LEAVING} ORDER BY needs", (deployment,))]
 
 
 def needs_on(tx: Reader, server: str) -> dict[str, list[str]]:
@@ -193,6 +202,12 @@ def needed_by(tx: Reader, deployment: str) -> list[str]:
     """Living deployments that depend on this one."""
     sql = "SELECT n.deployment FROM need n JOIN deployment d ON d.id = n.deployment WHERE n.needs = ? ORDER BY d.seq"
     return [id for (id,) in tx.rows(sql, (deployment,))]
+
+
+def substantial(tx: Reader, deployment: str) -> str | None:
+    """The generation of a deployment that those who follow it look at."""
+    found: str | None = tx.value("SELECT substantial FROM memory WHERE deployment = ?", (deployment,))
+    return found
 
 
 def blockers(tx: Reader, deployment: str) -> list[Blocker]:
@@ -254,13 +269,14 @@ def set_terms(tx: Tx, deployment: str, number: int, terms: Terms, needs: list[st
             msgspec.json.encode(terms.actions).decode(),
             terms.config,
             msgspec.json.encode(terms.inputs).decode(),
-            msgspec.json.encode([{"deployment": one, "follow": False} for one in needs]).decode(),
+            msgspec.json.encode([{"deployment": one, "follow": one in terms.follows} for one in needs]).decode(),
             tx.commit,
             by,
         ),
     )
-    tx.execute("DELETE FROM need WHERE deployment = ?", (deployment,))
-    tx.many("INSERT INTO need (needs, deployment) VALUES (?, ?)", [(one, deployment) for one in needs])
+    tx.execute(f"DELETE FROM need WHERE deployment = ? AND NOT {_LEAVING}", (deployment,))
+    rows = [(one, deployment, int(one in terms.follows)) for one in needs]
+    tx.many("INSERT INTO need (needs, deployment, follow) VALUES (?, ?, ?)", rows)
 
 
 def add_generation(tx: Tx, deployment: str, new: Generation) -> Generation:
@@ -354,12 +370,6 @@ def bury(tx: Tx, deployment: str, *, acknowledged: bool) -> None:
     tx.execute("UPDATE state SET deadline = NULL, next_at = NULL WHERE deployment = ?", (deployment,))
     tx.execute("DELETE FROM stock_item WHERE deployment = ?", (deployment,))
     tx.touch(f"deployment:{deployment}")
-
-
-def set_needs(tx: Tx, deployment: str, needs: list[str]) -> None:
-    """What it waits for from now on, whatever its terms say: one that is being deleted waits for others' DELETE work alone."""
-    tx.execute("DELETE FROM need WHERE deployment = ?", (deployment,))
-    tx.many("INSERT INTO need (needs, deployment) VALUES (?, ?)", [(one, deployment) for one in needs])
 
 
 def forgotten(tx: Tx, server: str, ids: list[str]) -> None:

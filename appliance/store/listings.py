@@ -113,6 +113,19 @@ def at(tx: Reader, listing: int, paths: Iterable[str]) -> dict[str, tuple[Entry,
     return {entry.path: (entry, blob) for entry, blob in entries_of(tx, wanted)}
 
 
+def below(lines: Lines, prefix: str) -> Lines:
+    """What lies below the directory `prefix` (empty: everything), by the paths from there."""
+    if not prefix:
+        return lines
+    start = prefix + "/"
+    return {path[len(start) :]: value for path, value in lines.items() if path.startswith(start)}
+
+
+def subtree(tx: Reader, lines: Lines, prefix: str) -> tuple[Entry, ...]:
+    """The entries below the directory `prefix`, by the paths from there, sorted. Raises Corrupt."""
+    return tuple(entry for entry, _ in entries_of(tx, below(lines, prefix)))
+
+
 def differing(old: Lines, new: Lines) -> list[str]:
     """The paths whose line differs, in their order."""
     gone = old.keys() - new.keys()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from starlette.requests import HTTPConnection
 
 from appliance.keys import Key
+from appliance.operations.files import Trees
 from appliance.store.database import Database
 from appliance.store.tokens import Token
 from appliance.web.seen import SeenBuffer
@@ -35,6 +36,7 @@ class Context:
     waits: Waits = field(default_factory=Waits)
     seen: SeenBuffer = field(default_factory=SeenBuffer)
     tokens: dict[bytes, Token] = field(default_factory=dict)
+    trees: Trees = field(default_factory=Trees)
 
     def after_commit(self, topics: set[str]) -> None:
         """Forget what a commit made stale, then wake those who wait for it."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import tarfile
 import threading
 import time
 import uuid
@@ -31,6 +33,10 @@ class Fake:
         self.claim_status: tuple[int, dict[str, Any]] | None = None
         self.signal_status: Callable[[dict[str, Any]], tuple[int, dict[str, Any]] | None] = lambda signal: None
         self.document_status: tuple[int, dict[str, Any]] | None = None
+        self.content: dict[str, bytes] = {}  # by digest
+        self.blob_status: Callable[[str], int | None] = lambda digest: None  # refuse one with this status
+        self.cut: Callable[[int], int | None] = lambda size: None  # end an answer of `size` bytes after so many
+        self.sent = 0  # bytes of content
         self.drip: Callable[[str], bool] = lambda path: False
         self.polls = 0
         self._known: dict[str, dict[str, Any]] = {}
@@ -142,6 +148,9 @@ class _Handler(BaseHTTPRequestHandler):
         if fake.drip(self.path):
             self._drip()
             return
+        if "/blobs/sha256:" in self.path:
+            self._blob(self.path.rpartition(":")[2])
+            return
         if fake.document_status is not None:
             self._send(fake.document_status[0], json.dumps(fake.document_status[1]).encode(), {})
             return
@@ -175,9 +184,53 @@ class _Handler(BaseHTTPRequestHandler):
                     status, answer = 401, {"error": {"code": "unauthorized", "message": "unknown token", "hint": ""}}
             elif self.path.endswith("/claim"):
                 status, answer = fake.answer_claim(body)
+            elif self.path.endswith("/blobs"):
+                self._blobs([digest.partition(":")[2] for digest in body["digests"]])
+                return
             else:
                 status, answer = fake.answer_signal(self.path.split("/")[3], body)
         self._send(status, json.dumps(answer).encode(), {})
+
+    def _blob(self, digest: str) -> None:
+        refused = self.fake.blob_status(digest) or (404 if digest not in self.fake.content else None)
+        if refused is not None:
+            self._send(refused, json.dumps({"error": {"code": "x", "message": "no such blob", "hint": ""}}).encode(), {})
+            return
+        content = self.fake.content[digest]
+        asked = self.headers.get("Range", "bytes=0-")
+        start = int(asked[len("bytes=") : -1])
+        if start >= len(content) and start:
+            self._send(416, b"{}", {"Content-Range": f"bytes */{len(content)}"})
+            return
+        head = {"Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"} if start else {}
+        self._content(206 if start else 200, content[start:], head)
+
+    def _blobs(self, digests: list[str]) -> None:
+        if any(self.fake.blob_status(digest) or digest not in self.fake.content for digest in digests):
+            self._send(404, json.dumps({"error": {"code": "x", "message": "no such blob", "hint": ""}}).encode(), {})
+            return
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+            for digest in digests:
+                member = tarfile.TarInfo(digest)
+                member.size = len(self.fake.content[digest])
+                tar.addfile(member, io.BytesIO(self.fake.content[digest]))
+        self._content(200, out.getvalue(), {})
+
+    def _content(self, status: int, content: bytes, headers: dict[str, str]) -> None:
+        cut = self.fake.cut(len(content))
+        sent = content if cut is None else content[:cut]
+        self.fake.sent += len(sent)
+        try:
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(content))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(sent)
+            self.wfile.flush()
+        except OSError:
+            pass
+        self.close_connection = True
 
     def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         try:
@@ -243,3 +296,22 @@ def after(item: dict[str, Any], *others: dict[str, Any], here: bool = True) -> d
 def again(item: dict[str, Any], **more: Any) -> dict[str, Any]:
     """The same deployment with a new generation."""
     return {**item, "generation": str(uuid.uuid4()), "number": item["number"] + 1, **more}
+
+
+def files(fake: Fake, tree: dict[str, bytes | tuple[str, bytes]]) -> dict[str, Any]:
+    """What a config says of these files (path: content, or (mode, content)), which the appliance has from now on."""
+    lines = []
+    for path, given in sorted(tree.items()):
+        mode, data = ("file", given) if isinstance(given, bytes) else given
+        digest = hashlib.sha256(data).hexdigest()
+        fake.content[digest] = data
+        lines.append(f"{mode} {len(data)} {digest} {path}\n")
+    text = b"appliance manifest 1\n" + "".join(lines).encode()
+    digest = hashlib.sha256(text).hexdigest()
+    fake.content[digest] = text
+    return {"prefix": "", "digest": f"sha256:{digest}"}
+
+
+def with_files(item: dict[str, Any], *lists: dict[str, Any]) -> dict[str, Any]:
+    """`item` with files beside it."""
+    return {**item, "config": {**item["config"], "files": list(lists)}}

@@ -22,7 +22,7 @@ def test_joining_keeps_the_identity_and_says_what_is_next(unjoined: Machine, fak
     assert done.stdout == f"joined {fake.url} as web-1; next: appliance agent run\n"
     body = fake.requests[0][3]
     assert set(body) == {"token", "instance", "agent_state", "boot", "journal", "version", "hooks"}
-    assert body["hooks"] == ["script"]
+    assert body["hooks"] == ["plan", "script"]
     unjoined.agent("join", fake.url, "join-token")
     assert fake.requests[1][3]["agent_state"] == body["agent_state"]
 
@@ -69,7 +69,7 @@ def test_every_request_says_who_asks(machine: Machine, fake: Fake) -> None:
         assert headers["Authorization"] == "Bearer agent-token", (method, path)
         assert json.loads(headers["Appliance-Instance"])["cloud"] == "i-1"
         assert len(headers["Appliance-Agent-State"]) == 32
-        assert headers["Appliance-Hooks"] == "ansible,script"
+        assert headers["Appliance-Hooks"] == "ansible,plan,script"
         counters.append(int(headers["Appliance-Journal"]))
     assert counters == sorted(counters)
 

@@ -187,7 +187,7 @@ def test_standard_input_is_empty_and_there_is_a_directory_of_its_own(machine: Ma
 def test_a_group_without_a_hook_is_reported_at_once(machine: Machine, fake: Fake) -> None:
     found = result(machine, fake, script("x", group="ansible"))
     assert found["outcome"] == "no-hook"
-    assert found["message"] == "no hook `ansible` on this machine; it has: script"
+    assert found["message"] == "no hook `ansible` on this machine; it has: plan, script"
 
 
 def test_secrets_are_nowhere_but_in_the_environment_and_private_files(machine: Machine, fake: Fake) -> None:

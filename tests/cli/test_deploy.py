@@ -256,7 +256,7 @@ def test_a_changed_once_deployment_says_that_it_will_not_run_and_how_to_run_it(c
 
 def test_a_missing_hook_is_told_at_once(cli, machine):
     _, err = cli.ok("deploy", "play", "--server", machine.name, "--script", cli.file("play.yaml", "- {}\n"), "--hook", "ansible")
-    assert f"no hook 'ansible' on {machine.name}; it has: script" in err
+    assert f"no hook 'ansible' on {machine.name}; it has: plan, script" in err
 
 
 def test_deploy_can_wait_for_the_end(cli, machine):

@@ -146,7 +146,7 @@ def test_update_can_rename_and_move_in_the_order(cli, base, name):
 
 def test_update_needs_something_to_change(cli, base):
     assert "nothing says what to change" in cli.fails(2, "deployment", "update", base)
-    assert "contradict each other" in cli.fails(2, "deployment", "update", base, "--after", "x", "--no-after")
+    assert "--no-after contradicts --after" in cli.fails(2, "deployment", "update", base, "--after", "x", "--no-after")
     assert "there is no input 'x' to take away" in cli.fails(2, "deployment", "update", base, "--drop", "x")
 
 

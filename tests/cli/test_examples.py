@@ -15,6 +15,7 @@ ORDER = [
     "[plan push ./templates lab --exclude x]",
     "deploy base --script base.sh --output result --wait",
     "deploy app --server 'web-*' --server label:rack3 --plan lab --path scripts/app.sh --input who=me --after base",
+    "deploy tools --server web-1 --script base.sh --files lab/scripts",
     "status",
     "status --json",
     "why web-1/base",

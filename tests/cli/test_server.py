@@ -24,7 +24,7 @@ def test_add_prints_what_joins_a_machine_and_that_works(cli, name, tmp_path):
     assert f"joined {cli.lab.url} as {name}" in done.stdout
     out, err = cli.ok("server", "show", name)
     assert "labels     rack3 x" in out
-    assert "hooks      script" in out
+    assert "hooks      plan, script" in out
 
 
 def test_add_on_loopback_says_that_only_this_machine_can_join_and_how_to_be_reachable(cli, name):

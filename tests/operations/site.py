@@ -188,7 +188,10 @@ class Machine:
 
     def asks(self, *names: str) -> list[Ask]:
         """What it would ask for these items, under new run ids."""
-        return [Ask(str(uuid.uuid4()), it["deployment"], it["generation"], it["attempt"]) for it in map(self.item, names)]
+        return self.asks_of([self.item(name) for name in names])
+
+    def asks_of(self, items: list[dict[str, Any]]) -> list[Ask]:
+        return [Ask(str(uuid.uuid4()), it["deployment"], it["generation"], it["attempt"]) for it in items]
 
     def claim_these(self, asks: list[Ask], forgotten: list[str] | None = None) -> list[str]:
         """The answers, in words: `granted`, or why not."""

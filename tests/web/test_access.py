@@ -21,6 +21,8 @@ NEEDS = {
     "POST /v1/join": "open",
     "GET /v1/servers/{server}/document": "agent",
     "POST /v1/servers/{server}/claim": "agent",
+    "POST /v1/servers/{server}/blobs": "agent",
+    "GET /v1/servers/{server}/blobs/{digest}": "agent",
     "POST /v1/runs/{run}/signals": "agent",
     "GET /v1/servers": "viewer",
     "POST /v1/servers": "operator",

@@ -8,22 +8,31 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from appliance.errors import ApplianceError, Conflict, Invalid
+from appliance import archive
+from appliance.errors import ApplianceError, Conflict, Invalid, TooLarge
 from appliance.identity import Instance, Who
 from appliance.numbers import Counter
-from appliance.operations import arrivals, claims, documents, signals
+from appliance.operations import arrivals, claims, documents, files, signals
 from appliance.operations import servers as server_operations
 from appliance.operations.claims import Asked
 from appliance.operations.servers import Joined, new_secret
 from appliance.operations.signals import Signal
+from appliance.plan import parse_digest, shown
 from appliance.store import servers
 from appliance.store.servers import Server
 from appliance.store.tx import Reader, Tx
 from appliance.web.access import require_server, whose
 from appliance.web.context import Context, context
+from appliance.web.native.outlet import blob_answer
 from appliance.web.respond import Json, decode, perform, seconds_to_wait
 
 SIGNAL_BODY = 8 << 20
+
+
+class BlobsIn(msgspec.Struct):
+    """Body of POST /v1/servers/{server}/blobs."""
+
+    digests: list[str]
 
 
 class JoinIn(msgspec.Struct):
@@ -118,6 +127,46 @@ def _refuse(server: Server, who: Who) -> None:
         raise refused
 
 
+async def blob(request: Request) -> Response:
+    """GET /v1/servers/{server}/blobs/{digest}: verified bytes this server's generations refer to, or (by its digest) the manifest of files.
+
+    Takes `Range`, so that what was cut goes on where it ended.
+    """
+    id = request.path_params["server"]
+    _known(request, id)
+    appliance, digest = context(request), parse_digest(request.path_params["digest"])
+    found = await appliance.database.aread(files.fetch, appliance.trees, id, digest)
+    if isinstance(found, bytes):
+        return Response(found, media_type="application/octet-stream", headers={"ETag": f'"{shown(digest)}"', "Cache-Control": "no-store"})
+    return await blob_answer(request, found)
+
+
+async def many_blobs(request: Request) -> Response:
+    """POST /v1/servers/{server}/blobs: a tar of small blobs, named by their 64 hexadecimal digits, in the order asked for."""
+    id = request.path_params["server"]
+    _known(request, id)
+    digests = [parse_digest(one) for one in (await decode(request, BlobsIn)).digests]
+    if len(digests) > files.MANY:
+        raise TooLarge(f"{len(digests)} digests are over the limit of {files.MANY} for one request")
+    appliance = context(request)
+    found = await appliance.database.aread(files.fetch_many, appliance.trees, id, digests)
+    pieces = [
+        piece
+        for name, content in found
+        for piece in (archive.header(name.hex(), "file", len(content)), content, archive.padding(len(content)))
+    ]
+    return Response(b"".join([*pieces, archive.END]), media_type="application/x-tar", headers={"Cache-Control": "no-store"})
+
+
+def _known(request: Request, id: str) -> None:
+    """Go on only with the agent of server `id`, as it is known. Raises NotFound, Conflict."""
+    require_server(request, id)
+    who = who_of(request)
+    server, _ = context(request).database.read(lambda tx: arrivals.peek(tx, id, who, None))
+    _agent_only(server)
+    _refuse(server, who)
+
+
 async def claim(request: Request) -> Response:
     """POST /v1/servers/{server}/claim."""
     id = request.path_params["server"]
@@ -162,6 +211,8 @@ async def signal(request: Request) -> Response:
 routes = [
     Route("/v1/join", join, methods=["POST"]),
     Route("/v1/servers/{server}/document", document, methods=["GET"]),
+    Route("/v1/servers/{server}/blobs", many_blobs, methods=["POST"]),
+    Route("/v1/servers/{server}/blobs/{digest}", blob, methods=["GET"]),
     Route("/v1/servers/{server}/claim", claim, methods=["POST"]),
     Route("/v1/runs/{run}/signals", signal, methods=["POST"]),
 ]

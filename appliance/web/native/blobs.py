@@ -49,6 +49,8 @@ async def put(request: Request) -> Response:
     """PUT /v1/blobs/{digest}: store one blob, however large up to the limit."""
     require(request, "operator")
     digest = parse_digest(request.path_params["digest"])
+    if "content-range" in request.headers:  # what was sent before is not kept, so there is nothing to go on from
+        raise Invalid("a blob is sent whole, and nothing was stored", hint="send all of it, without Content-Range")
     database = context(request).database
     async with intake.received(request, BLOB_BYTES, "a blob") as (spool, size):
 

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from appliance.config import Input, Output, PlanFile, Statement
+from appliance.config import Files, Input, Output, PlanFile, Statement, files_of
 from appliance.errors import Invalid
 from appliance.operations import configs as operations
 from appliance.store import configs
@@ -20,7 +20,10 @@ PAGE = 1000
 
 
 class ConfigIn(msgspec.Struct, forbid_unknown_fields=True):
-    """A config as it is written: `body` (any JSON), or `source` (a plan's file)."""
+    """A config as it is written: `body` (any JSON), or `source` (a plan's file). `files`: what of plans is placed beside it.
+
+    Group `plan` keeps `files` as a directory of the machine: its body is {"path": "/srv/lab", "keep": 3}.
+    """
 
     group: str = "script"
     name: str | None = None
@@ -29,12 +32,14 @@ class ConfigIn(msgspec.Struct, forbid_unknown_fields=True):
     inputs: list[Input] = []
     outputs: list[Output] = []
     options: dict[str, Any] = {}
+    files: list[Files] = []
 
     def statement(self) -> Statement:
         """The domain's value. Raises Invalid when there is neither or both of body and source."""
         if (self.body is None) == (self.source is None):
             raise Invalid("a config has either 'body' or 'source'", hint='for example {"group": "script", "body": "#!/bin/sh\\n..."}')
-        return Statement(self.name, self.group, self.body, self.source, tuple(self.inputs), tuple(self.outputs), self.options)
+        files = files_of(self.files)
+        return Statement(self.name, self.group, self.body, self.source, tuple(self.inputs), tuple(self.outputs), self.options, files)
 
 
 async def create_config(request: Request) -> Response:

@@ -32,7 +32,10 @@ PAGE = 1000
 
 
 class DeploymentIn(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of POST /v1/deployments, or an item of its list. `timeout` null: none; `update`: bring the one of this name to this."""
+    """Body of POST /v1/deployments, or an item of its list. `timeout` null: none; `update`: bring the one of this name to this.
+
+    `replace`: delete that one, with its DELETE work, and make a new one.
+    """
 
     server: str
     name: str
@@ -45,7 +48,9 @@ class DeploymentIn(msgspec.Struct, forbid_unknown_fields=True):
     attempts: Whole = 1
     actions: tuple[Action, ...] = WORKS
     depends_on: list[str] = []
+    follow: list[str] = []
     update: bool = False
+    replace: bool = False
 
     def wanted(self) -> Wanted:
         """The domain's value."""
@@ -68,6 +73,7 @@ class DeploymentEdit(msgspec.Struct, forbid_unknown_fields=True):
     attempts: Whole | Unset = UNSET
     actions: tuple[Action, ...] | Unset = UNSET
     depends_on: list[str] | Unset = UNSET
+    follow: list[str] | Unset = UNSET
 
     def edit(self) -> Edit:
         """The domain's value."""

@@ -25,6 +25,7 @@ UPLOAD = "an upload"
 BODIES: dict[Handler, Any] = {
     agents.join: agents.JoinIn,
     agents.claim: Asked,
+    agents.many_blobs: agents.BlobsIn,
     agents.signal: Signal,
     servers.add_server: servers.ServerIn,
     servers.edit_server: servers.ServerEdit,

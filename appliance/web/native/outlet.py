@@ -1,6 +1,7 @@
 """Answers of bytes: one blob, or a whole version as an archive; verified, in bounded memory, and cut off where they cannot go on."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from starlette.requests import Request
@@ -17,6 +18,7 @@ from appliance.store.blobs import Blob
 from appliance.store.database import Database
 from appliance.store.packs import Shelf
 from appliance.web.context import context
+from appliance.web.respond import Json
 
 
 async def blob_answer(request: Request, blob: Blob, headers: Mapping[str, str] | None = None) -> Response:
@@ -31,19 +33,51 @@ async def blob_answer(request: Request, blob: Blob, headers: Mapping[str, str] |
     }
     if f'"{digest}"' in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=head)
-    head |= {"Content-Length": str(blob.size), "Content-Type": "application/octet-stream"}
+    head |= {"Content-Length": str(blob.size), "Content-Type": "application/octet-stream", "Accept-Ranges": "bytes"}
     if request.method == "HEAD":
         return Response(headers=head)
+    asked = part_asked(request, blob.size, f'"{digest}"')
+    if asked is not None:
+        if not asked:
+            return _no_such_part(blob.size)
+        head |= {"Content-Length": str(len(asked)), "Content-Range": f"bytes {asked.start}-{asked.stop - 1}/{blob.size}"}
+    part, status = (range(blob.size), 200) if asked is None else (asked, 206)
     database = context(request).database
     if blob.large is None:
-        return Response(await database.aread(blobs.content, blob), headers=head)
-    return await _streamed(_large(database, blob), head)
+        content = await database.aread(blobs.content, blob)
+        return Response(content[part.start : part.stop], status, headers=head)
+    return await _streamed(_large(database, blob, part), head, status)
 
 
-async def _large(database: Database, blob: Blob) -> AsyncIterator[bytes]:
+def part_asked(request: Request, size: int, etag: str) -> range | None:
+    """The one part of `size` bytes that `Range` asks for: empty when there is no such part, None when all of it is to be sent."""
+    found = _RANGE.fullmatch(request.headers.get("range", ""))
+    if found is None or not (found[1] or found[2]) or request.headers.get("if-range", etag) != etag:
+        return None
+    if not found[1]:
+        return range(max(0, size - int(found[2])), size)
+    first, last = int(found[1]), size - 1 if not found[2] else int(found[2])
+    return range(0) if first > last or first >= size else range(first, min(last + 1, size))
+
+
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+
+
+def _no_such_part(size: int) -> Response:
+    error = {"code": "range", "message": f"there are {size} bytes, and the part asked for is not among them", "hint": "ask from there on"}
+    return Json({"error": error}, 416, headers={"Content-Range": f"bytes */{size}"})
+
+
+async def _large(database: Database, blob: Blob, part: range) -> AsyncIterator[bytes]:
+    """A part of a large blob. All of it is read and verified, whatever part is sent."""
     reader = LargeReader(blob)
+    at = 0
     while not reader.done:
-        yield await database.aread(reader.step)
+        data = await database.aread(reader.step)
+        piece = data[max(0, part.start - at) : max(0, part.stop - at)]
+        at += len(data)
+        if piece:
+            yield piece
 
 
 def format_asked(request: Request) -> Format:
@@ -107,7 +141,7 @@ async def _archive(database: Database, items: Sequence[Item], format: Format) ->
     yield packer.compress(archive.END) + packer.flush()
 
 
-async def _streamed(chunks: AsyncIterator[bytes], headers: Mapping[str, str]) -> Response:
+async def _streamed(chunks: AsyncIterator[bytes], headers: Mapping[str, str], status: int = 200) -> Response:
     """Begin only when there is something to send, so that an error before that is answered as one.
 
     An error after that ends the connection before the answer's own end, which the client sees.
@@ -119,4 +153,4 @@ async def _streamed(chunks: AsyncIterator[bytes], headers: Mapping[str, str]) ->
         async for chunk in chunks:
             yield chunk
 
-    return StreamingResponse(all_of_it(), headers=headers)
+    return StreamingResponse(all_of_it(), status, headers=headers)

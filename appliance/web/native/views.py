@@ -82,6 +82,7 @@ def deployment_view(view: View) -> dict[str, Any]:
         "inputs": given_view(one.terms.inputs),
         "depends_on": view.needs,
         "after": view.after,
+        "follow": list(one.terms.follows),
         "blocked_on": [
             {"id": it.deployment, "label": f"{it.server}/{it.name}", "status": it.status, "phase": it.phase} for it in view.blockers
         ],
@@ -173,6 +174,7 @@ def config_view(config: Config, *, body: bool = True) -> dict[str, Any]:
         **({"body": statement.body} if body else {}),
         "size": len(statement.body.encode()) if isinstance(statement.body, str) else None,
         "source": None if statement.source is None else {"plan": statement.source.plan, "path": statement.source.path},
+        "files": list(statement.files),
         "inputs": list(statement.inputs),
         "outputs": outputs_of(statement),
         "options": statement.options,
